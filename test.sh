@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Everything that must hold: formatting, vet, the tests of every module under the race detector
+# (fuzz targets run their seed corpora), and the examples that end by themselves.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+run() { printf '\n$ %s\n' "$*"; "$@"; }
+
+command -v go >/dev/null || { echo "test.sh: Go 1.25 or later is needed: https://go.dev/dl" >&2; exit 1; }
+run go version
+
+printf '\n$ gofmt -l .\n'
+unformatted=$(gofmt -l .)
+if [ -n "$unformatted" ]; then
+	printf 'gofmt would change:\n%s\n' "$unformatted" >&2
+	exit 1
+fi
+
+# Every folder with a go.mod is a module; each is vetted and tested as its users build it.
+for mod in $(git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sort); do
+	dir=$(dirname "$mod")
+	printf '\n== module %s\n' "$dir"
+	(cd "$dir" && run go vet ./... && run go test -race ./...)
+done
+
+printf '\n== examples that end by themselves\n'
+run go run ./examples/quickstart
+run go run ./examples/fleet -out "$(mktemp -d)/fleet.svg"
