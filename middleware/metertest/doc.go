@@ -1,0 +1,2 @@
+// Package metertest is a metered provider to test against.
+package metertest
