@@ -1,0 +1,2 @@
+// Package retryafter reads what a server said about waiting.
+package retryafter
