@@ -1,0 +1,131 @@
+package bucket
+
+import (
+	"context"
+	"time"
+)
+
+// Grant is leave to send one call, and the handle by which the call tells the bucket how it went.
+// It is a value: copy it freely; there is nothing to free. Every grant ends with exactly one of
+// Settle, Refused and Cancel; the calls that come after it, on this value or on a copy, do
+// nothing. The zero Grant does nothing at all. Its methods are safe for concurrent use and do not
+// block.
+//
+// In the order of a call's life:
+//
+//	g, err := limiter.Acquire(ctx, key, estimate)
+//	...                  // never sent: g.Cancel()
+//	g.Report(meters...)  // what the answer's headers say is left, if they say so
+//	g.Served()           // the server accepted it; or g.Refused(hold), the end
+//	g.Settle(cost)       // the body has ended: what it really cost, the end
+type Grant struct {
+	account Account
+	id      uint64
+	info    GrantInfo
+}
+
+// Served says that the headers of an accepted answer are here. It lets the next overdue probe go
+// and counts for the ramp after a hold. It does not end the grant.
+func (g Grant) Served() {
+	if g.account != nil {
+		g.account.Served(g.id)
+	}
+}
+
+// Refused says that the server refused the call and ends the grant, all in one critical section:
+// the tokens come back, the request does not, and nobody is admitted on the key before hold from
+// now has passed. The later of two holds wins; a hold of zero or less holds nothing.
+func (g Grant) Refused(hold time.Duration) {
+	if g.account != nil {
+		g.account.Refused(g.id, hold)
+	}
+}
+
+// Report says what the answer's headers state as left, after the server charged this call. See Meter.
+func (g Grant) Report(meters ...Meter) {
+	if g.account != nil && len(meters) > 0 {
+		g.account.Report(g.id, meters)
+	}
+}
+
+// Settle says what the call really cost and ends the grant: less than was taken comes back, more
+// is charged as debt, and the slot under MaxInFlight is free. Whoever does not know the cost, or
+// lost a call that was sent, settles for the estimate. Negative components count as zero.
+func (g Grant) Settle(cost Cost) {
+	if g.account != nil {
+		g.account.Settle(g.id, cost)
+	}
+}
+
+// Cancel says that the call was never sent and ends the grant: all that was taken comes back.
+func (g Grant) Cancel() {
+	if g.account != nil {
+		g.account.Cancel(g.id)
+	}
+}
+
+// Waited returns how long Acquire waited for the grant.
+func (g Grant) Waited() time.Duration { return g.info.Waited }
+
+// Overdue reports whether the call left as an overdue probe, charged as debt.
+func (g Grant) Overdue() bool { return g.info.Overdue }
+
+// Place returns the call's place in line, for WithPlace when it must come again.
+func (g Grant) Place() Place { return g.info.Place }
+
+// Meter is one of the server's own meters, as an answer's headers state it. A Limit or Remaining
+// of -1 and a Reset or Per of 0 or less are not stated; without Remaining there is nothing to learn.
+//
+// It is matched to a limit of the same Unit. Where the key has several of that unit, the one of
+// the same Per is meant, or, when Per is not stated, the one of the same Amount; where that leaves
+// none or more than one, the meter is ignored.
+type Meter struct {
+	Unit      Unit
+	Limit     int64
+	Remaining int64
+	Reset     time.Duration // until it is full again
+	Per       time.Duration
+	Refills   bool // it refills continuously, rather than at Reset
+}
+
+// Place is a call's place in the queue of its key: that of its first arrival. The zero Place is
+// none. Places are comparable between the keys of one Local, not between two Locals.
+type Place struct {
+	at  int64  // first arrival, on the Local's clock
+	seq uint64 // order among those who arrived in the same instant; never zero
+}
+
+func (p Place) before(q Place) bool { return p.at < q.at || p.at == q.at && p.seq < q.seq }
+
+type placeKey struct{}
+
+// WithPlace returns a context under which Acquire queues at p rather than at the end of the line:
+// a call that was refused and comes again keeps the place of its first arrival, instead of
+// queueing behind everybody who came while it was out.
+func WithPlace(ctx context.Context, p Place) context.Context {
+	return context.WithValue(ctx, placeKey{}, p)
+}
+
+// Account is what a limiter of another package implements to make grants. Its methods are called
+// with the id given to NewGrant, perhaps late, twice or not in order, and concurrently; they must
+// ignore an id that has ended, and they must not block. The meters are the caller's: they must
+// not be kept.
+type Account interface {
+	Served(id uint64)
+	Refused(id uint64, hold time.Duration)
+	Report(id uint64, meters []Meter)
+	Settle(id uint64, cost Cost)
+	Cancel(id uint64)
+}
+
+// GrantInfo is what a Grant can be asked by its holder.
+type GrantInfo struct {
+	Waited  time.Duration
+	Overdue bool
+	Place   Place
+}
+
+// NewGrant makes a grant for a limiter of another package.
+func NewGrant(a Account, id uint64, info GrantInfo) Grant {
+	return Grant{account: a, id: id, info: info}
+}
