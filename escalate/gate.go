@@ -15,8 +15,8 @@ import (
 //	half-open  half != nil; at most MaxRequests probes are under way
 //
 // A call belongs to the period it was let through in. What it reports once
-// another period has begun is history, but for one thing: a hint from a call
-// that would have opened the gate makes an open one rest for longer.
+// that period is over is history, but for one thing: the hint of a call that was
+// given up makes an open gate rest for longer.
 type gate struct {
 	name, quota string
 	set         Settings // with defaults
@@ -185,24 +185,24 @@ func (g *gate) stillAdmits(p Permit) (bool, time.Duration) {
 }
 
 // endCall books a call of a closed period that was not served.
-func (g *gate) endCall(p *period, done func(error), at time.Duration, o Outcome) error {
+func (g *gate) endCall(p *period, done func(error), at time.Duration, o Outcome) (err error) {
+	trip := true
 	switch o.Verdict {
-	case QuotaOut:
-		p.book(done, at, errNeutral)
-		return g.open(p, o)
-	case Escalated, Failure:
-		trip, err := p.fail(done, at)
-		if o.Verdict == Escalated && p.escalations.Add(1) >= g.set.Escalations {
-			trip = true
-		}
-		if trip || o.Verdict == Escalated {
-			err = joined(err, g.openIf(trip, p, o))
-		}
-		return err
 	default:
 		p.book(done, at, errNeutral)
 		return nil
+	case QuotaOut:
+		p.book(done, at, errNeutral)
+	case Failure, Escalated:
+		if g.closed.Load() != p {
+			break // the counts it belonged to are gone
+		}
+		trip, err = p.fail(done, at)
+		if o.Verdict == Escalated && p.escalations.Add(1) >= g.set.Escalations {
+			trip = true
+		}
 	}
+	return joined(err, g.openIf(trip, p, o))
 }
 
 // endProbe ends a probe, whether or not it still holds its slot.
@@ -259,8 +259,8 @@ func (g *gate) late(p *period, kind Kind) error {
 func (g *gate) open(p *period, o Outcome) error { return g.openIf(true, p, o) }
 
 // openIf opens the gate on the word of a call of period p, if trip says so and p
-// has not passed. If it has, or trip is false, a hint still makes a gate that is
-// open rest for longer: the later of two rests wins.
+// is not over. If the gate is open already, a hint still makes it rest for
+// longer: the later of two rests wins.
 func (g *gate) openIf(trip bool, p *period, o Outcome) error {
 	kind, rest := o.Kind, g.set.Timeout
 	if o.Verdict == QuotaOut {

@@ -58,6 +58,13 @@ func (c *route) rewrite(req *http.Request) error {
 			return err
 		}
 	}
+	for name := range req.Header { // names written past Header.Set
+		if canonical := http.CanonicalHeaderKey(name); canonical != name {
+			if _, set := c.header[canonical]; set {
+				delete(req.Header, name)
+			}
+		}
+	}
 	for name, values := range c.header {
 		if len(values) == 0 {
 			delete(req.Header, name)

@@ -213,4 +213,3 @@ func (g *gate) stats() RouteStats {
 }
 
 func (r *Router) has(i int) bool { return i >= 0 && i < len(r.routes) }
-

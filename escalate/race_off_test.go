@@ -1,0 +1,5 @@
+//go:build !race
+
+package escalate
+
+const raceEnabled = false
