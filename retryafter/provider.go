@@ -8,8 +8,9 @@ import "time"
 type Provider struct {
 	// Name is how Reader.Hosts refers to it.
 	Name string
-	// Hosts are the hosts that speak it: "api.openai.com", or with a leading
-	// star every host that ends so ("*.openai.azure.com"). Without port, lower case.
+	// Hosts are the hosts that speak it, without port: "api.openai.com", or a
+	// pattern with one star for any text ("*.openai.azure.com"). A host itself
+	// comes before a pattern, a longer pattern before a shorter one.
 	Hosts []string
 	// Meters are its limit headers. Without any, the shapes that unknown hosts
 	// are read by are looked for.
@@ -32,10 +33,11 @@ type Provider struct {
 	// BodyHeaders is the path of an object in the body whose members are read as
 	// limit headers.
 	BodyHeaders string
-	// BodyWindows adds the windows that a body states in a way that data cannot
-	// say. It must be safe for concurrent use. body is the answer's JSON as
-	// encoding/json decodes it into an any, with json.Number for numbers.
-	BodyWindows func(dst []Window, body any) []Window
+	// Body reads what data cannot say. It is called last, with the answer's body
+	// as encoding/json decodes it into an any (json.Number for numbers), and may
+	// change the Signal: add windows, or set Floor. It must be safe for concurrent
+	// use and must not keep the Signal.
+	Body func(s *Signal, body any)
 }
 
 // Meter declares one window: what it counts and the headers that state it.

@@ -1,54 +1,292 @@
 package retryafter
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
-// BodyLimit is how much of an error body is looked at, in bytes.
-const BodyLimit = 64 << 10
-
-// Reader reads answers. The zero Reader knows the providers of the package's table.
+// Reader reads what servers say about waiting. The zero Reader knows the
+// providers of the package's table; every other host is read by its statuses and
+// by the shapes of its headers alone. A Reader may be used concurrently while
+// nobody changes its fields.
 type Reader struct {
-	// Providers are looked at before the table; a Provider with the name of one
-	// in the table replaces it.
+	// Providers come before the table. One with the name of a provider in the
+	// table stands in for it, on that provider's hosts too.
 	Providers []Provider
-	// Hosts says which provider a host speaks, by Provider.Name. Keys are as
-	// Provider.Hosts, with a port where only that port is meant.
+	// Hosts says which provider a host speaks, by its name: a proxy's for
+	// instance. It comes before everything else. Keys are as in Provider.Hosts;
+	// one with a port ("localhost:8080") means that port only.
 	Hosts map[string]string
 }
 
-// Validate ...
-func (r Reader) Validate() error { return nil }
-
-func (r Reader) For(host string) *Source { return &Source{} }
-
-func (r Reader) Classify(host string, status int, h http.Header, body []byte, now time.Time) Signal {
-	return r.For(host).Classify(status, h, body, now)
+// Validate reports the first thing in r that cannot be used: a provider without
+// a name or with a name twice, a host that is no host, a rule that can never
+// hold, or a host that speaks a provider that is not known.
+func (r Reader) Validate() error {
+	names := map[string]bool{}
+	for i := range r.Providers {
+		p := &r.Providers[i]
+		if err := p.validate(); err != nil {
+			return err
+		}
+		if names[p.Name] {
+			return fmt.Errorf("retryafter: two providers are named %q", p.Name)
+		}
+		names[p.Name] = true
+	}
+	for host, name := range r.Hosts {
+		if !validHost(host) {
+			return fmt.Errorf("retryafter: Reader.Hosts: %q is not a host", host)
+		}
+		if !names[name] && table().names[name] == nil {
+			return fmt.Errorf("retryafter: Reader.Hosts: %q speaks %q, which is not a known provider", host, name)
+		}
+	}
+	return nil
 }
 
-func (r Reader) Read(resp *http.Response, now time.Time) Signal { return Signal{} }
+// For returns the reading of one host, which may carry a port. It does not
+// allocate where r declares nothing for the host; otherwise it makes the
+// provider ready anew, so callers that see a host often keep the Source.
+func (r Reader) For(host string) *Source {
+	t := table()
+	if len(r.Providers) == 0 && len(r.Hosts) == 0 {
+		return t.find(hostname(host))
+	}
+	host = strings.ToLower(host)
+	bare := hostname(host)
+	if name, ok := r.speaks(host, bare); ok {
+		return r.named(name, t)
+	}
+	best := -1
+	var p *Provider
+	for i := range r.Providers {
+		for _, pattern := range r.Providers[i].Hosts {
+			if n := match(strings.ToLower(pattern), bare); n > best {
+				best, p = n, &r.Providers[i]
+			}
+		}
+	}
+	if p != nil {
+		return newSource(p, t.generic)
+	}
+	s := t.find(bare)
+	for i := range r.Providers {
+		if r.Providers[i].Name == s.name {
+			return newSource(&r.Providers[i], t.generic)
+		}
+	}
+	return s
+}
 
+// speaks looks a host up in r.Hosts: as it is, without its port, then by the
+// longest pattern.
+func (r Reader) speaks(host, bare string) (name string, ok bool) {
+	best := -1
+	for pattern, speaks := range r.Hosts {
+		pattern = strings.ToLower(pattern)
+		n := match(pattern, bare)
+		if pattern == host {
+			n = exact + 1
+		}
+		if n > best || n == best && n >= 0 && speaks < name {
+			best, name = n, speaks
+		}
+	}
+	return name, best >= 0
+}
+
+func (r Reader) named(name string, t *index) *Source {
+	for i := range r.Providers {
+		if r.Providers[i].Name == name {
+			return newSource(&r.Providers[i], t.generic)
+		}
+	}
+	if s := t.names[name]; s != nil {
+		return s
+	}
+	return t.generic
+}
+
+// Windows is For(host).Windows(dst, h, now).
 func (r Reader) Windows(dst []Window, host string, h http.Header, now time.Time) []Window {
 	return r.For(host).Windows(dst, h, now)
 }
 
+// Classify is For(host).Classify(status, h, body, now).
+func (r Reader) Classify(host string, status int, h http.Header, body []byte, now time.Time) Signal {
+	return r.For(host).Classify(status, h, body, now)
+}
+
+// Read is For(host).Read(resp, now), where the host is the one that the request
+// was sent to.
+func (r Reader) Read(resp *http.Response, now time.Time) Signal {
+	host := ""
+	if resp.Request != nil && resp.Request.URL != nil {
+		host = resp.Request.URL.Host
+	}
+	return r.For(host).Read(resp, now)
+}
+
+// Classify says what an answer means: see [Source.Classify]. It is the zero
+// Reader's.
 func Classify(host string, status int, h http.Header, body []byte, now time.Time) Signal {
 	return Reader{}.Classify(host, status, h, body, now)
 }
 
+// Read says what an answer means: see [Source.Read]. It is the zero Reader's.
 func Read(resp *http.Response, now time.Time) Signal { return Reader{}.Read(resp, now) }
 
-// Source is a Reader resolved for one host.
-type Source struct{}
-
-func (s *Source) Classify(status int, h http.Header, body []byte, now time.Time) Signal {
-	return Signal{}
-}
-func (s *Source) Read(resp *http.Response, now time.Time) Signal { return Signal{} }
-func (s *Source) Windows(dst []Window, h http.Header, now time.Time) []Window {
-	return dst
+// index is the table made ready.
+type index struct {
+	names    map[string]*Source
+	hosts    map[string]*Source
+	patterns []pattern // longest first
+	generic  *Source
 }
 
-func Parse(h http.Header, now time.Time) (time.Duration, bool) { return 0, false }
-func Detect(err error) (Signal, bool)                          { return Signal{}, false }
+// pattern is a host with a star in it.
+type pattern struct {
+	start, end string
+	source     *Source
+}
+
+// table makes the providers of the package ready, once. Nothing changes it later.
+var table = sync.OnceValue(func() *index {
+	generic := newSource(&shapes, nil)
+	t := &index{
+		names:   map[string]*Source{generic.name: generic},
+		hosts:   map[string]*Source{},
+		generic: generic,
+	}
+	for _, list := range [][]Provider{modelProviders, cloudProviders, apiProviders} {
+		for i := range list {
+			p := &list[i]
+			s := newSource(p, generic)
+			t.names[p.Name] = s
+			for _, host := range p.Hosts {
+				if start, end, ok := strings.Cut(host, "*"); ok {
+					t.patterns = append(t.patterns, pattern{start, end, s})
+				} else {
+					t.hosts[host] = s
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(t.patterns, func(a, b pattern) int {
+		return len(b.start) + len(b.end) - len(a.start) - len(a.end)
+	})
+	return t
+})
+
+// find returns the source of a host without port.
+func (t *index) find(host string) *Source {
+	host = strings.ToLower(host)
+	if s := t.hosts[host]; s != nil {
+		return s
+	}
+	for i := range t.patterns {
+		p := &t.patterns[i]
+		if len(host) >= len(p.start)+len(p.end) && strings.HasSuffix(host, p.end) && strings.HasPrefix(host, p.start) {
+			return p.source
+		}
+	}
+	return t.generic
+}
+
+// exact is what match returns for a host itself: more than for any pattern.
+const exact = 1 << 16
+
+// match returns how well a pattern fits a host, -1 where it does not.
+func match(pattern, host string) int {
+	if start, end, ok := strings.Cut(pattern, "*"); ok {
+		n := len(start) + len(end)
+		if len(host) >= n && strings.HasPrefix(host, start) && strings.HasSuffix(host, end) {
+			return n
+		}
+		return -1
+	}
+	if pattern == host {
+		return exact
+	}
+	return -1
+}
+
+// hostname cuts the port and a final dot off a host.
+func hostname(host string) string {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && (strings.IndexByte(host, ':') == i || host[i-1] == ']') {
+		host = host[:i]
+	}
+	return strings.TrimSuffix(host, ".")
+}
+
+// validHost reports whether s can name a host, or be a pattern of hosts.
+func validHost(s string) bool {
+	s = strings.Replace(s, "*", "", 1)
+	return s != "" && !strings.ContainsAny(s, "/* \t@?#")
+}
+
+// validate reports the first thing in p that cannot be used.
+func (p *Provider) validate() error {
+	if p.Name == "" {
+		return errors.New("retryafter: Provider.Name must not be empty")
+	}
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("retryafter: provider %q: "+format, append([]any{p.Name}, args...)...)
+	}
+	for _, host := range p.Hosts {
+		if !validHost(host) || strings.HasSuffix(hostname(host), ":") || hostname(host) != host {
+			return bad("%q is not a host", host)
+		}
+	}
+	if len(p.Meters) > 64 {
+		return bad("more than 64 meters")
+	}
+	for i, m := range p.Meters {
+		switch {
+		case m.Unit == "":
+			return bad("meter %d has no Unit", i)
+		case m.Limit+m.Remaining+m.Used+m.UsedOf+m.Reset+m.Present+m.Interval == "":
+			return bad("meter %d (%s) reads no header", i, m.Unit)
+		case m.Per < 0 || m.IntervalUnit < 0:
+			return bad("meter %d (%s) has a negative length", i, m.Unit)
+		case m.Format > Date:
+			return bad("meter %d (%s) has an unknown Format", i, m.Unit)
+		}
+	}
+	for i, rule := range p.Rules {
+		switch {
+		case rule.Class == OK || rule.Class > Other:
+			return bad("rule %d must give a class other than OK", i)
+		case rule.Retry > Never:
+			return bad("rule %d has an unknown Retry", i)
+		case rule.HintOver < 0 || rule.Floor < 0:
+			return bad("rule %d has a negative duration", i)
+		case rule.Header != "" && len(rule.Paths) > 0:
+			return bad("rule %d looks at a header and at the body: write two rules", i)
+		case rule.Header == "" && len(rule.Paths) == 0 && len(rule.Is)+len(rule.Contains) > 0:
+			return bad("rule %d does not say where to look", i)
+		}
+		for _, status := range rule.Status {
+			if status < 100 || status > 999 {
+				return bad("rule %d: %d is not a status", i, status)
+			}
+		}
+	}
+	for i, h := range p.Hints {
+		if h.Format > Date {
+			return bad("hint %d has an unknown Format", i)
+		}
+	}
+	for word, status := range p.Codes {
+		if status < 100 || status > 999 {
+			return bad("code %q: %d is not a status", word, status)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package retryafter
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// clock is the instant that an answer's absolute times are compared with: the
+// answer's own Date where it has one and was not stored on the way (no Age), so
+// that a skew between the two clocks does no harm; else the reader's now.
+type clock struct {
+	h    http.Header
+	now  time.Time
+	ref  time.Time
+	have bool
+}
+
+func (c *clock) time() time.Time {
+	if c.have {
+		return c.ref
+	}
+	c.ref, c.have = c.now, true
+	if v := c.h["Date"]; len(v) > 0 && len(c.h["Age"]) == 0 {
+		if t, ok := parseDate(v[0], c.now); ok {
+			c.ref = t
+		}
+	}
+	return c.ref
+}
+
+// until returns how long it is until t: 0 where that is past.
+func (c *clock) until(t time.Time) time.Duration {
+	return max(t.Sub(c.time()), 0)
+}
+
+// parseDate reads an HTTP date in any of the three forms of RFC 9110, section
+// 5.6.7. now settles the century of the form with two digits.
+func parseDate(s string, now time.Time) (time.Time, bool) {
+	s = trim(s)
+	if t, ok := parseFixdate(s); ok {
+		return t, true
+	}
+	if len(s) < len("Mon Jan  2 15:04:05 2006") || weekday(s) == 0 {
+		return time.Time{}, false
+	}
+	if strings.IndexByte(s, ',') < 0 {
+		t, err := time.Parse(time.ANSIC, s)
+		return t, err == nil
+	}
+	// The zone's name is checked here: time.Parse would take any.
+	day, isGMT := strings.CutSuffix(s, " GMT")
+	if !isGMT {
+		return time.Time{}, false
+	}
+	t, err := time.Parse("Monday, 02-Jan-06 15:04:05", day)
+	if err != nil {
+		return time.Time{}, false
+	}
+	// "A timestamp that appears to be more than 50 years in the future" is "the
+	// most recent year in the past that had the same last two digits".
+	now = now.UTC()
+	year := now.Year()/100*100 + t.Year()%100 + 100
+	for ; year > now.Year()-100; year -= 100 {
+		t = time.Date(year, t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+		if !t.After(now.AddDate(50, 0, 0)) {
+			break
+		}
+	}
+	return t, true
+}
+
+// parseFixdate reads the preferred form, "Sun, 06 Nov 1994 08:49:37 GMT".
+func parseFixdate(s string) (time.Time, bool) {
+	if len(s) != len(http.TimeFormat) || s[3] != ',' || s[4] != ' ' || s[7] != ' ' || s[11] != ' ' ||
+		s[16] != ' ' || s[19] != ':' || s[22] != ':' || s[25:] != " GMT" || weekday(s) != 3 {
+		return time.Time{}, false
+	}
+	month := monthOf(s[8:11])
+	day, ok1 := twoDigits(s[5:7])
+	century, ok2 := twoDigits(s[12:14])
+	year, ok3 := twoDigits(s[14:16])
+	hour, ok4 := twoDigits(s[17:19])
+	minute, ok5 := twoDigits(s[20:22])
+	sec, ok6 := twoDigits(s[23:25])
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || month == 0 || day == 0 || hour > 23 || minute > 59 || sec > 60 {
+		return time.Time{}, false
+	}
+	t := time.Date(century*100+year, month, day, hour, minute, min(sec, 59), 0, time.UTC)
+	if t.Day() != day {
+		return time.Time{}, false
+	}
+	return t.Add(time.Duration(sec-min(sec, 59)) * time.Second), true
+}
+
+func twoDigits(s string) (int, bool) {
+	a, b := s[0]-'0', s[1]-'0'
+	return int(a)*10 + int(b), a <= 9 && b <= 9
+}
+
+func monthOf(s string) time.Month {
+	const names = "JanFebMarAprMayJunJulAugSepOctNovDec"
+	for i := 0; i < len(names); i += 3 {
+		if names[i:i+3] == s {
+			return time.Month(i/3 + 1)
+		}
+	}
+	return 0
+}
+
+// weekday returns the length of the weekday's name at the front of s, short or
+// in full, 0 where there is none.
+func weekday(s string) int {
+	n := 0
+	for n < len(s) && s[n]|0x20-'a' < 26 {
+		n++
+	}
+	switch s[:n] {
+	case "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun",
+		"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday":
+		return n
+	}
+	return 0
+}
+
+// parseStamp reads RFC 3339, also without seconds.
+func parseStamp(s string) (time.Time, bool) {
+	if len(s) < len("2006-01-02T15:04Z") || s[4] != '-' || s[7] != '-' || s[10]|0x20 != 't' || s[13] != ':' {
+		return time.Time{}, false
+	}
+	layout := time.RFC3339
+	if s[16] != ':' {
+		layout = "2006-01-02T15:04Z07:00"
+	}
+	t, err := time.Parse(layout, s)
+	return t, err == nil
+}

@@ -1,0 +1,137 @@
+package retryafter
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+)
+
+// Source is a provider made ready for reading: what [Reader.For] returns for a
+// host. It never changes and may be used concurrently; whoever reads many
+// answers of one host keeps it.
+type Source struct {
+	name        string
+	meters      []*meter
+	drafts      bool
+	shouldRetry string
+	rules       []rule
+	hints       []hint
+	embedded    [][]string
+	codes       map[string]int
+	bodyHeaders []string
+	body        func(*Signal, any)
+}
+
+// Name is the provider's name, "generic" for a host that nobody declared.
+func (s *Source) Name() string { return s.name }
+
+// ReadsBody reports whether the body of an answer with this status can change
+// what it means. It is always false below 400: a success body is not touched.
+func (s *Source) ReadsBody(status int) bool {
+	return status >= 400 && (len(s.rules) > 0 || len(s.hints) > 0 || s.bodyHeaders != nil || s.body != nil)
+}
+
+// meter is a Meter with its names in canonical form, and with the Meters that
+// fill it in.
+type meter struct {
+	Meter
+	quantities bool   // it declares more than Reset and Present
+	fill       *meter // the next of the same window
+}
+
+// rule is a Rule made ready: names canonical, paths split, texts lower case.
+type rule struct {
+	Rule
+	paths [][]string
+}
+
+type hint struct {
+	Hint
+	path []string
+}
+
+// newSource makes p ready. A provider without meters is read by the shapes of
+// generic, which may be nil.
+func newSource(p *Provider, generic *Source) *Source {
+	s := &Source{
+		name:        p.Name,
+		drafts:      p.Drafts,
+		shouldRetry: textproto.CanonicalMIMEHeaderKey(p.ShouldRetry),
+		body:        p.Body,
+		codes:       make(map[string]int, len(p.Codes)),
+	}
+	for word, status := range p.Codes {
+		s.codes[strings.ToLower(word)] = status
+	}
+	for _, path := range p.Embedded {
+		s.embedded = append(s.embedded, splitPath(path))
+	}
+	if p.BodyHeaders != "" {
+		s.bodyHeaders = splitPath(p.BodyHeaders)
+	}
+	for _, r := range p.Rules {
+		r.Header = textproto.CanonicalMIMEHeaderKey(r.Header)
+		r.Is, r.Contains = lower(r.Is), lower(r.Contains)
+		ready := rule{Rule: r}
+		for _, path := range r.Paths {
+			ready.paths = append(ready.paths, splitPath(path))
+		}
+		s.rules = append(s.rules, ready)
+	}
+	for _, h := range p.Hints {
+		h.After = lower(h.After)
+		s.hints = append(s.hints, hint{h, splitPath(h.Path)})
+	}
+	if len(p.Meters) == 0 && generic != nil {
+		s.meters, s.drafts = generic.meters, s.drafts || generic.drafts
+		return s
+	}
+	for _, m := range p.Meters {
+		s.addMeter(newMeter(m))
+	}
+	return s
+}
+
+func newMeter(m Meter) *meter {
+	for _, name := range []*string{&m.Limit, &m.Remaining, &m.Used, &m.UsedOf, &m.Reset, &m.Present, &m.Interval, &m.FillRate} {
+		*name = textproto.CanonicalMIMEHeaderKey(*name)
+	}
+	return &meter{Meter: m, quantities: m.Limit != "" || m.Remaining != "" || m.Used != "" || m.UsedOf != ""}
+}
+
+// addMeter appends m, or lets it fill in the earlier one of the same window.
+func (s *Source) addMeter(m *meter) {
+	for _, have := range s.meters {
+		if have.Unit == m.Unit && have.Name == m.Name {
+			for have.fill != nil {
+				have = have.fill
+			}
+			have.fill = m
+			return
+		}
+	}
+	s.meters = append(s.meters, m)
+}
+
+// first returns a header's first line, "" where it is absent.
+func first(h http.Header, name string) string {
+	if v := h[name]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+func splitPath(path string) []string {
+	if path == "" {
+		return []string{}
+	}
+	return strings.Split(path, ".")
+}
+
+func lower(words []string) []string {
+	var out []string
+	for _, w := range words {
+		out = append(out, strings.ToLower(w))
+	}
+	return out
+}
