@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,7 +55,7 @@ func (r Reader) Validate() error {
 func (r Reader) For(host string) *Source {
 	t := table()
 	if len(r.Providers) == 0 && len(r.Hosts) == 0 {
-		return t.find(hostname(host))
+		return t.find(host)
 	}
 	host = strings.ToLower(host)
 	bare := hostname(host)
@@ -144,16 +143,15 @@ func Read(resp *http.Response, now time.Time) Signal { return Reader{}.Read(resp
 
 // index is the table made ready.
 type index struct {
-	names    map[string]*Source
-	hosts    map[string]*Source
-	patterns []pattern // longest first
-	generic  *Source
+	names   map[string]*Source
+	domains map[string][]entry // by the last two labels of the host
+	generic *Source
 }
 
-// pattern is a host with a star in it.
-type pattern struct {
-	start, end string
-	source     *Source
+// entry is one host, or pattern of hosts, of the table.
+type entry struct {
+	pattern string
+	source  *Source
 }
 
 // table makes the providers of the package ready, once. Nothing changes it later.
@@ -161,42 +159,61 @@ var table = sync.OnceValue(func() *index {
 	generic := newSource(&shapes, nil)
 	t := &index{
 		names:   map[string]*Source{generic.name: generic},
-		hosts:   map[string]*Source{},
+		domains: map[string][]entry{},
 		generic: generic,
 	}
 	for _, list := range [][]Provider{modelProviders, cloudProviders, apiProviders} {
 		for i := range list {
-			p := &list[i]
-			s := newSource(p, generic)
-			t.names[p.Name] = s
-			for _, host := range p.Hosts {
-				if start, end, ok := strings.Cut(host, "*"); ok {
-					t.patterns = append(t.patterns, pattern{start, end, s})
-				} else {
-					t.hosts[host] = s
-				}
+			s := newSource(&list[i], generic)
+			t.names[s.name] = s
+			for _, host := range list[i].Hosts {
+				domain := host[domainAt(host):]
+				t.domains[domain] = append(t.domains[domain], entry{host, s})
 			}
 		}
 	}
-	slices.SortStableFunc(t.patterns, func(a, b pattern) int {
-		return len(b.start) + len(b.end) - len(a.start) - len(a.end)
-	})
 	return t
 })
 
-// find returns the source of a host without port.
-func (t *index) find(host string) *Source {
-	host = strings.ToLower(host)
-	if s := t.hosts[host]; s != nil {
-		return s
-	}
-	for i := range t.patterns {
-		p := &t.patterns[i]
-		if len(host) >= len(p.start)+len(p.end) && strings.HasSuffix(host, p.end) && strings.HasPrefix(host, p.start) {
-			return p.source
+// domainAt returns where the last two labels of a host begin, and -1 for one
+// that is not in plain form: with a port, a final dot or a capital in them.
+func domainAt(host string) int {
+	dots := 0
+	for i := len(host) - 1; i >= 0; i-- {
+		switch c := host[i]; {
+		case c == '.':
+			if i == len(host)-1 {
+				return -1
+			}
+			if dots++; dots == 2 {
+				return i + 1
+			}
+		case c == ':' || c-'A' < 26:
+			return -1
 		}
 	}
-	return t.generic
+	return 0
+}
+
+// find returns the source of a host.
+func (t *index) find(host string) *Source {
+	at := domainAt(host)
+	if at < 0 {
+		host = strings.ToLower(hostname(host))
+		at = max(domainAt(host), 0)
+	}
+	entries := t.domains[host[at:]]
+	if len(entries) == 0 {
+		return t.generic
+	}
+	s, best := t.generic, -1
+	host = strings.ToLower(host)
+	for i := range entries {
+		if n := match(entries[i].pattern, host); n > best {
+			s, best = entries[i].source, n
+		}
+	}
+	return s
 }
 
 // exact is what match returns for a host itself: more than for any pattern.

@@ -13,6 +13,8 @@ type Source struct {
 	name        string
 	meters      []*meter
 	drafts      bool
+	gates       []gate
+	gateLengths uint64 // bit n: some gate's name has n bytes
 	shouldRetry string
 	rules       []rule
 	hints       []hint
@@ -35,8 +37,36 @@ func (s *Source) ReadsBody(status int) bool {
 // fill it in.
 type meter struct {
 	Meter
+	gate       string // "" for one that only fills in
 	quantities bool   // it declares more than Reset and Present
+	shared     bool   // another window has this unit
 	fill       *meter // the next of the same window
+}
+
+// gate is the header by whose presence a window is known: without it the rest
+// is not looked for.
+type gate struct {
+	header string
+	meter  int // index in meters, -1 for the drafts
+}
+
+// addGates lists the gates of all meters, and the drafts' own.
+func (s *Source) addGates() {
+	add := func(header string, meter int) {
+		s.gates = append(s.gates, gate{header, meter})
+		s.gateLengths |= 1 << (len(header) & 63)
+	}
+	if s.drafts {
+		add("Ratelimit", -1)
+		add("Ratelimit-Remaining", -1)
+	}
+	for i, m := range s.meters {
+		for f := m; f != nil; f = f.fill {
+			if f.gate != "" {
+				add(f.gate, i)
+			}
+		}
+	}
 }
 
 // rule is a Rule made ready: names canonical, paths split, texts lower case.
@@ -84,11 +114,11 @@ func newSource(p *Provider, generic *Source) *Source {
 	}
 	if len(p.Meters) == 0 && generic != nil {
 		s.meters, s.drafts = generic.meters, s.drafts || generic.drafts
-		return s
 	}
 	for _, m := range p.Meters {
 		s.addMeter(newMeter(m))
 	}
+	s.addGates()
 	return s
 }
 
@@ -96,19 +126,34 @@ func newMeter(m Meter) *meter {
 	for _, name := range []*string{&m.Limit, &m.Remaining, &m.Used, &m.UsedOf, &m.Reset, &m.Present, &m.Interval, &m.FillRate} {
 		*name = textproto.CanonicalMIMEHeaderKey(*name)
 	}
-	return &meter{Meter: m, quantities: m.Limit != "" || m.Remaining != "" || m.Used != "" || m.UsedOf != ""}
+	ready := &meter{Meter: m, quantities: m.Limit != "" || m.Remaining != "" || m.Used != "" || m.UsedOf != ""}
+	for _, name := range []string{m.Remaining, m.UsedOf, m.Limit, m.Used, m.Present, m.Reset} {
+		if name != "" {
+			ready.gate = name
+			break
+		}
+	}
+	return ready
 }
 
 // addMeter appends m, or lets it fill in the earlier one of the same window.
 func (s *Source) addMeter(m *meter) {
 	for _, have := range s.meters {
-		if have.Unit == m.Unit && have.Name == m.Name {
-			for have.fill != nil {
-				have = have.fill
-			}
-			have.fill = m
-			return
+		if have.Unit != m.Unit {
+			continue
 		}
+		if have.Name != m.Name {
+			have.shared, m.shared = true, true
+			continue
+		}
+		if !m.quantities && have.quantities {
+			m.gate = ""
+		}
+		for have.fill != nil {
+			have = have.fill
+		}
+		have.fill = m
+		return
 	}
 	s.meters = append(s.meters, m)
 }

@@ -2,44 +2,97 @@ package retryafter
 
 import (
 	"math"
+	"math/bits"
 	"net/http"
 	"strings"
 	"time"
 )
 
+// Families is a set of a Source's limit headers, as [Source.Families] finds them
+// in an answer. The zero value is the empty set; sets of one Source are joined
+// with |. It means nothing to another Source.
+type Families uint64
+
+// Families returns which of the provider's windows an answer's headers state.
+// Servers send the same ones with every answer of a key: who knows them can
+// read the next answer by [Source.WindowsOf].
+func (s *Source) Families(h http.Header) Families {
+	var f Families
+	if len(h) <= 8 && len(s.gates) > 4 {
+		// So small a map is sooner walked through than asked for many names.
+		for name := range h {
+			if s.gateLengths>>(len(name)&63)&1 == 0 {
+				continue
+			}
+			for i := range s.gates {
+				if s.gates[i].header == name {
+					f |= s.gates[i].family()
+				}
+			}
+		}
+		return f
+	}
+	for i := range s.gates {
+		if _, ok := h[s.gates[i].header]; ok {
+			f |= s.gates[i].family()
+		}
+	}
+	return f
+}
+
+func (g *gate) family() Families { return 1 << ((g.meter + 1) & 63) }
+
 // Windows appends the windows that an answer's headers state to dst and returns
-// it. It reads headers only and does not allocate while dst has room (an IETF
-// draft's escaped name apart), so it is meant for every success. A stored answer (Age above 0)
-// states nothing that still holds.
+// it. It reads headers only and does not allocate while dst has room (an escaped
+// name in an IETF draft's field apart), so it is meant for every success. A
+// stored answer (Age above 0) states nothing that still holds.
 func (s *Source) Windows(dst []Window, h http.Header, now time.Time) []Window {
+	f := s.Families(h)
+	if f == 0 {
+		return dst
+	}
+	return s.WindowsOf(f, dst, h, now)
+}
+
+// WindowsOf is Windows for these families alone.
+func (s *Source) WindowsOf(f Families, dst []Window, h http.Header, now time.Time) []Window {
 	start := len(dst)
 	c := clock{h: h, now: now}
 	drafted := false
-	if s.drafts {
+	if f&1 != 0 && s.drafts {
 		dst = appendDrafts(dst, h, &c)
 		drafted = len(dst) > start
 	}
 	var from [16]uint8 // from[i] is the meter of window start+i, plus one
-	named := false
-	for i, m := range s.meters {
+	shared := 0
+	for f >>= 1; f != 0; f &= f - 1 {
+		i := bits.TrailingZeros64(uint64(f))
+		if i >= len(s.meters) {
+			break
+		}
+		m := s.meters[i]
 		if drafted && m.Unit == "requests" {
 			continue // the same window in an older spelling
 		}
-		w := Window{Unit: m.Unit, Limit: -1, Remaining: -1, Reset: -1, Per: m.Per, Refills: m.Refills}
-		found := m.read(&w, h, &c)
+		dst = append(dst, Window{Unit: m.Unit, Limit: -1, Remaining: -1, Reset: -1, Per: m.Per, Refills: m.Refills})
+		n := len(dst) - 1
+		w := &dst[n]
+		found := m.read(w, h, &c)
 		for f := m.fill; f != nil; f = f.fill {
 			if f.quantities || found {
-				found = f.read(&w, h, &c) || found
+				found = f.read(w, h, &c) || found
 			}
 		}
 		if !found {
+			dst = dst[:n]
 			continue
 		}
-		if n := len(dst) - start; n < len(from) {
+		if n -= start; n < len(from) {
 			from[n] = uint8(i + 1)
 		}
-		named = named || m.Name != ""
-		dst = append(dst, w)
+		if m.shared {
+			shared++
+		}
 	}
 	if len(dst) == start {
 		return dst
@@ -49,7 +102,7 @@ func (s *Source) Windows(dst []Window, h http.Header, now time.Time) []Window {
 			return dst[:start]
 		}
 	}
-	if named {
+	if shared > 1 {
 		s.nameOthers(dst[start:], from[:])
 	}
 	return dst
