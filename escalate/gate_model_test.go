@@ -245,7 +245,7 @@ func drawOutcome(t *rapid.T) Outcome {
 // calls, outcomes, hints, cancels, late failures, watches and time steps.
 // Among the one-line changes that break it: "now < g.until" to "<=" in allow;
 // leaving out "g.served++"; "until > g.until" to "true" in openIf; keeping an
-// ended probe in g.probes; not clearing escalations in Done.
+// ended probe in g.probes; letting a call of an earlier period open the gate.
 func TestGateModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { rapid.SyncTest(t, checkGateModel) })
 }

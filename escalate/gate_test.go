@@ -529,9 +529,15 @@ func TestAWatchMayStopAnother(t *testing.T) {
 	calls := 0
 	r.Watch(0, func() { calls++; stop() })
 	stop = r.Watch(0, func() { calls += 10 })
-	pass(t, r, 0).Done(Outcome{Verdict: Escalated})
+	pass(t, r, 0).Done(hint(Escalated, 0))
 	if calls != 1 {
-		t.Errorf("calls = %d", calls)
+		t.Errorf("calls = %d, want the first watch alone", calls)
+	}
+	probe := pass(t, r, 0)
+	r.Watch(0, func() { calls += 100 })
+	probe.Done(hint(Refused, 0))
+	if calls != 101 {
+		t.Errorf("calls = %d, want the new watch called", calls)
 	}
 }
 
@@ -584,8 +590,6 @@ func TestPanickingCallbacks(t *testing.T) {
 		wantState(t, r, 0, "closed")
 		wantPanic(t, pass(t, r, 0).Done(Outcome{Verdict: Escalated}), "ReadyToTrip")
 		wantState(t, r, 0, "open")
-		p := new(Permit)
-		*p = Permit{}
 		wantPanic(t, func() error {
 			r := newRouter(t, Settings{ReadyToTrip: func(gobreaker.Counts) bool { panic("boom") }})
 			p := pass(t, r, 0)
