@@ -1,0 +1,172 @@
+package middleware
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/escalate"
+	"github.com/meteredhttp/meteredhttp/retryafter"
+)
+
+// verdict is what an answer said, and what the ladder makes of it. The layer
+// that sees the answer first passes it; those above go by it.
+type verdict struct {
+	sig    retryafter.Signal
+	prefix []byte            // of the body, where it was read
+	act    retryafter.Action // only where refused
+	wait   time.Duration     // before the next try, jitter included
+	held   bool              // a Pace layer holds the key for it: nobody else need wait
+}
+
+// refused reports whether the server turned the call away, rather than failing at it.
+func (v verdict) refused() bool {
+	switch v.sig.Class {
+	case retryafter.RateLimited, retryafter.Overloaded, retryafter.QuotaExhausted:
+		return true
+	}
+	return false
+}
+
+// judge returns the verdict on resp, an answer with an error status. A turn
+// judges an answer once: if a layer below has done so, its verdict stands, also
+// when a foreign layer in between has put the answer into a new Response.
+func (t *turn) judge(resp *http.Response, req *http.Request, reader *retryafter.Reader, need func(string) int64) verdict {
+	t.mu.Lock()
+	if t.judged == resp || t.judged != nil && !t.taken && t.judged.StatusCode == resp.StatusCode {
+		v := t.verdict
+		t.mu.Unlock()
+		return v
+	}
+	t.mu.Unlock()
+
+	v := verdict{prefix: peek(resp)}
+	v.sig = reader.Classify(req.URL.Host, resp.StatusCode, resp.Header, v.prefix, time.Now())
+	if !v.refused() {
+		t.record(resp, v)
+		return v
+	}
+	policy := t.policy.Load()
+	if policy == nil {
+		policy = defaultLadder()
+	}
+	jitter := policy.Jittered(0)
+	r := retryafter.Refusal{Signal: v.sig, Route: t.routeLeft(), Need: need}
+	if r.Left, r.HasDeadline = left(req.Context()); r.HasDeadline {
+		r.Left -= jitter
+	}
+	t.mu.Lock()
+	t.refused++
+	r.Total, r.OnRoute = t.resends+1, t.refused
+	t.mu.Unlock()
+	v.act, v.wait = policy.Step(r)
+	if v.act == retryafter.Wait && t.probe.Load() {
+		// The probe has found out what it was sent for: the gate rests again.
+		if v.act = retryafter.Return; r.Route {
+			v.act = retryafter.Escalate
+		}
+	}
+	v.wait += min(jitter, 1<<63-1-v.wait)
+	t.record(resp, v)
+	return v
+}
+
+func (t *turn) record(resp *http.Response, v verdict) {
+	t.mu.Lock()
+	t.judged, t.verdict, t.taken = resp, v, false
+	t.mu.Unlock()
+}
+
+// holding notes that a Pace layer holds the key for the verdict on resp.
+func (t *turn) holding(resp *http.Response) {
+	t.mu.Lock()
+	if t.judged == resp {
+		t.verdict.held = true
+	}
+	t.mu.Unlock()
+}
+
+// take marks the verdict as acted on: a later answer is a new one.
+func (t *turn) take() {
+	t.mu.Lock()
+	t.taken = true
+	t.mu.Unlock()
+}
+
+// refusal keeps what a refused answer said, and throws the answer away.
+func (t *turn) refusal(resp *http.Response, v verdict) *retryafter.RefusedError {
+	discard(resp)
+	return &retryafter.RefusedError{
+		Signal:   v.sig,
+		Status:   resp.StatusCode,
+		Header:   resp.Header,
+		Body:     v.prefix,
+		Attempts: int(t.attempts.Load()),
+	}
+}
+
+// escalation is the typed error of a failed answer that makes the turn give its
+// route up. The answer is thrown away.
+func (t *turn) escalation(resp *http.Response, v verdict) *escalate.Error {
+	rest, _ := v.sig.Wait(nil)
+	return &escalate.Error{
+		Key:        t.quota(),
+		Kind:       kindOf(v.sig.Class),
+		Attempts:   int(t.attempts.Load()),
+		RetryAfter: rest,
+		Err:        t.refusal(resp, v),
+	}
+}
+
+func kindOf(c retryafter.Class) escalate.Kind {
+	switch c {
+	case retryafter.RateLimited:
+		return escalate.RateLimit
+	case retryafter.Overloaded:
+		return escalate.Overloaded
+	case retryafter.QuotaExhausted:
+		return escalate.Quota
+	}
+	return escalate.Server
+}
+
+// unitOf maps the name of a server's meter to the unit of ours.
+func unitOf(name string) (bucket.Unit, bool) {
+	switch name {
+	case "requests":
+		return bucket.Requests, true
+	case "tokens":
+		return bucket.Tokens, true
+	case "input_tokens":
+		return bucket.InputTokens, true
+	case "output_tokens":
+		return bucket.OutputTokens, true
+	}
+	return 0, false
+}
+
+// needOf tells Signal.Wait what a call of this cost needs of a window.
+func needOf(cost bucket.Cost) func(unit string) int64 {
+	return func(unit string) int64 {
+		switch unit {
+		case "requests":
+			return cost.Requests
+		case "tokens":
+			return cost.InputTokens + cost.OutputTokens
+		case "input_tokens":
+			return cost.InputTokens
+		case "output_tokens":
+			return cost.OutputTokens
+		}
+		return 1
+	}
+}
+
+// alive reports whether the caller still wants the answer.
+func alive(ctx context.Context) bool { return ctx.Err() == nil }
+
+func defaultLadder() *retryafter.Policy {
+	p := retryafter.DefaultPolicy()
+	return &p
+}

@@ -1,0 +1,331 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/retryafter"
+)
+
+// PaceConfig says how Pace charges a request. The zero value charges one
+// request to the budget of the origin.
+type PaceConfig struct {
+	// Key names the budget of a request; nil means KeyByOrigin. Under a router
+	// it is not asked: there the budget is the route's Quota. Keys with
+	// secrets in them must hash them, as KeyByCredential does.
+	Key func(*http.Request) string
+	// Cost estimates what a request will be charged; nil means one request and
+	// no tokens. It must not change the request, nor read its Body: GetBody
+	// gives it a copy. An error of it is the request's.
+	Cost func(*http.Request) (bucket.Cost, error)
+	// Reader reads what answers say; zero knows the built-in providers.
+	Reader retryafter.Reader
+	// Observer is told what happens; nil tells nobody. Under an outer layer
+	// of ours with an Observer, that one is told instead.
+	Observer Observer
+}
+
+// Validate names what is wrong with c, or returns nil.
+func (c PaceConfig) Validate() error {
+	if err := c.Reader.Validate(); err != nil {
+		return fmt.Errorf("middleware: PaceConfig.Reader: %w", err)
+	}
+	return nil
+}
+
+// Pace is the layer that takes a request's budget from l before each send, and
+// settles it after: when the body of a served answer ends or is closed, at once
+// when the request was refused or never left. A refused answer holds the key
+// for as long as the Ladder above would wait, or without a Ladder for as long
+// as [retryafter.DefaultPolicy] would.
+//
+// Errors of l (a *bucket.WaitError, bucket.ErrQueueFull and the like) are
+// returned as they are, with nothing sent.
+func Pace(l bucket.Limiter, c PaceConfig) Middleware {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return newPace(linkTo(next), l, c, newRegistry())
+	}
+}
+
+func newPace(next link, l bucket.Limiter, c PaceConfig, meters *registry) http.RoundTripper {
+	err := c.Validate()
+	if l == nil {
+		err = errors.New("middleware: Pace needs a bucket.Limiter")
+	}
+	if err != nil {
+		return &broken{next, err}
+	}
+	return &paceLayer{link: next, limiter: l, config: c, meters: meters}
+}
+
+type paceLayer struct {
+	link
+	limiter bucket.Limiter
+	config  PaceConfig
+	meters  *registry
+}
+
+func (l *paceLayer) RoundTrip(req *http.Request) (*http.Response, error) {
+	return enter(l, req, l.config.Observer)
+}
+
+// sending is one send of a request: its grant, from the queue until the body of
+// its answer ends. It is that body, too, when the answer is served.
+type sending struct {
+	layer *paceLayer
+	t     *turn
+	m     *meter
+	cost  bucket.Cost
+	grant bucket.Grant
+	gate  gateContext
+	used  atomic.Bool
+
+	rc     io.ReadCloser // the answer's body
+	stream func(error)   // told what it ended with, under a router
+	ended  atomic.Bool   // the grant is settled
+
+	meters [4]bucket.Meter
+}
+
+// sending returns room for a send: the turn's own for the first.
+func (t *turn) sending() *sending {
+	if s := &t.first; !s.used.Swap(true) {
+		return s
+	}
+	return new(sending)
+}
+
+func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error) {
+	m, cost, err := l.price(t, req)
+	if err != nil {
+		return nil, err
+	}
+	s := t.sending()
+	s.layer, s.t, s.m, s.cost = l, t, m, cost
+	if err := s.acquire(req); err != nil {
+		return nil, err
+	}
+	t.observe(t.Context, Event{Kind: Sent, Key: m.key, Attempt: int(t.attempts.Add(1)), Cost: cost})
+	if err := t.hookFailed(); err != nil {
+		s.grant.Cancel()
+		return nil, err
+	}
+	m.tally.sends.Add(1)
+	m.tally.at(l.meters.now()).sent.Add(1)
+
+	answered := false
+	defer func() {
+		if !answered { // an error, or a panic below
+			m.tally.failed.Add(1)
+			s.settle()
+		}
+	}()
+	resp, err := l.send(t, req)
+	if err != nil {
+		if neverSent(req, err) {
+			s.ended.Store(true)
+			s.grant.Cancel()
+		}
+		return resp, err
+	}
+	answered = true
+	if resp.StatusCode >= 400 {
+		if v := t.judge(resp, req, &l.config.Reader, needOf(cost)); v.refused() {
+			s.refused(resp, v)
+			return resp, nil
+		}
+	}
+	s.served(resp, req.URL.Host)
+	return resp, nil
+}
+
+// price returns whose budget req draws on, and what it will be charged.
+func (l *paceLayer) price(t *turn, req *http.Request) (m *meter, cost bucket.Cost, err error) {
+	cost = bucket.Cost{Requests: 1}
+	if l.config.Cost != nil {
+		t.hook("PaceConfig.Cost", func() { cost, err = l.config.Cost(req) })
+		if err != nil {
+			return nil, cost, fmt.Errorf("middleware: cost of a request: %w", err)
+		}
+	}
+	switch {
+	case t.router.Load() != nil:
+		m = l.meters.meter(t.quota())
+	case l.config.Key != nil:
+		var key string
+		t.hook("PaceConfig.Key", func() { key = l.config.Key(req) })
+		m = l.meters.meter(key)
+	default:
+		m = l.meters.ofOrigin(req.URL.Scheme, req.URL.Host)
+	}
+	return m, cost, t.hookFailed()
+}
+
+// acquire takes the send's budget, waiting for it where it must.
+func (s *sending) acquire(req *http.Request) error {
+	t, key := s.t, s.m.key
+	ctx := req.Context()
+	if policy := t.policy.Load(); policy != nil && policy.OverCap == retryafter.Stop {
+		if wait := time.Duration(s.m.heldUntil.Load()) - s.layer.meters.now(); wait > policy.MaxDelay {
+			return &bucket.WaitError{Key: key, Wait: wait}
+		}
+	}
+	if place, ok := t.placeIn(key); ok {
+		ctx = bucket.WithPlace(ctx, place)
+	}
+	watched := t.router.Load() != nil && !t.probe.Load()
+	if watched {
+		s.gate.Context, s.gate.t = ctx, t
+		ctx = &s.gate
+	}
+	g, err := s.layer.limiter.Acquire(ctx, key, s.cost)
+	opened := watched && s.gate.release()
+	if err != nil {
+		if opened && alive(req.Context()) {
+			return errGateOpened{key}
+		}
+		return err
+	}
+	s.grant = g
+	waited := g.Waited()
+	s.m.tally.waited(waited)
+	if waited == 0 {
+		return nil
+	}
+	if t.resting() {
+		g.Cancel()
+		return errGateOpened{key}
+	}
+	kind := Waited
+	if g.Overdue() {
+		kind = Overdue
+	}
+	t.observe(t.Context, Event{Kind: kind, Key: key, Wait: waited})
+	return nil
+}
+
+// refused gives the budget back and holds the key.
+func (s *sending) refused(resp *http.Response, v verdict) {
+	t, m := s.t, s.m
+	hold := v.wait
+	if v.sig.Class == retryafter.QuotaExhausted {
+		hold = 0 // waiting will not cure it
+	}
+	t.setPlace(m.key, s.grant.Place())
+	s.report(v.sig.Windows)
+	s.ended.Store(true)
+	s.grant.Refused(hold)
+	t.holding(resp)
+
+	now := s.layer.meters.now()
+	m.tally.refused[v.sig.Class].Add(1)
+	m.tally.at(now).refused.Add(1)
+	raise(&m.heldUntil, int64(now+hold))
+	if t.observer != nil {
+		asked, _ := v.sig.Wait(needOf(s.cost))
+		t.observe(t.Context, Event{Kind: Refused, Key: m.key, Attempt: int(t.attempts.Load()),
+			Status: resp.StatusCode, Class: v.sig.Class, Wait: asked})
+		if hold > 0 {
+			t.observe(t.Context, Event{Kind: Held, Key: m.key, Wait: hold, Class: v.sig.Class})
+		}
+	}
+}
+
+// served reports what the answer says is left, and settles when its body ends.
+func (s *sending) served(resp *http.Response, host string) {
+	s.m.tally.served.Add(1)
+	var room [8]retryafter.Window
+	if resp.Header.Get("Age") == "" { // a cache's copy tells of the past
+		s.report(s.m.source(&s.layer.config.Reader, host).Windows(room[:0], resp.Header, time.Now()))
+	}
+	s.grant.Served()
+	s.t.take()
+	if resp.Body == nil || resp.Body == http.NoBody {
+		resp.Body = http.NoBody
+		s.settle()
+		return
+	}
+	s.rc = resp.Body
+	if w, ok := resp.Body.(io.Writer); ok { // 101 Switching Protocols
+		resp.Body = struct {
+			io.ReadCloser
+			io.Writer
+		}{s, w}
+		return
+	}
+	resp.Body = s
+}
+
+// report tells the bucket what the server says is left.
+func (s *sending) report(windows []retryafter.Window) {
+	n := 0
+	for i := range windows {
+		w := &windows[i]
+		unit, ok := unitOf(w.Unit)
+		if !ok || w.Remaining < 0 || n == len(s.meters) {
+			continue
+		}
+		s.meters[n] = bucket.Meter{Unit: unit, Limit: w.Limit, Remaining: w.Remaining, Reset: w.Reset, Per: w.Per, Refills: w.Refills}
+		n++
+	}
+	if n > 0 {
+		s.grant.Report(s.meters[:n]...)
+	}
+}
+
+// settle ends the grant, once, with the estimate standing.
+func (s *sending) settle() {
+	if s.ended.Swap(true) {
+		return
+	}
+	s.grant.Settle(s.cost)
+	s.t.observe(s.t.Context, Event{Kind: Settled, Key: s.m.key, Cost: s.cost})
+}
+
+// Read is the answer's body; the grant is settled where it ends.
+func (s *sending) Read(p []byte) (int, error) {
+	n, err := s.rc.Read(p)
+	if err != nil {
+		if !s.ended.Load() && s.stream != nil {
+			s.stream(err)
+		}
+		s.settle()
+	}
+	return n, err
+}
+
+// Close closes the answer's body, and settles the grant if nothing has yet.
+func (s *sending) Close() error {
+	err := s.rc.Close()
+	s.settle()
+	if hookErr := s.t.hookFailed(); err == nil {
+		err = hookErr
+	}
+	return err
+}
+
+// neverSent reports whether err says that nothing of req reached the server.
+func neverSent(req *http.Request, err error) bool {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return true
+	}
+	var dns *net.DNSError
+	return errors.As(err, &dns) || unread(req)
+}
+
+// raise sets a to v unless it is higher already.
+func raise(a *atomic.Int64, v int64) {
+	for {
+		old := a.Load()
+		if v <= old || a.CompareAndSwap(old, v) {
+			return
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package middleware_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/middleware"
+	"github.com/meteredhttp/meteredhttp/middleware/metertest"
+	"github.com/meteredhttp/meteredhttp/retryafter"
+)
+
+// The rig of these tests: a scripted or metered provider in memory, layers of
+// ours over it, and a clock that the test owns.
+type rig struct {
+	*testing.T
+	provider *metertest.Provider
+	start    time.Time
+}
+
+const apiURL = "http://api.example.com/v1/things"
+
+// virtual runs f in a bubble, against a provider of this configuration.
+func virtual(t *testing.T, c metertest.Config, f func(r rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f(rig{t, metertest.New(c), time.Now()})
+		synctest.Wait()
+	})
+}
+
+// scripted is a provider that gives these answers in order.
+func scripted(answers ...metertest.Answer) metertest.Config {
+	return metertest.Config{Script: answers}
+}
+
+func (r rig) elapsed() time.Duration { return time.Since(r.start) }
+
+func (r rig) chain(layers ...middleware.Middleware) *http.Client {
+	return &http.Client{Transport: middleware.Chain(r.provider.Transport(), layers...)}
+}
+
+func (r rig) stack(c middleware.Config) (*http.Client, *middleware.Stack) {
+	r.Helper()
+	s, err := middleware.New(c)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return &http.Client{Transport: s.Transport(r.provider.Transport())}, s
+}
+
+// ways are the two ways to wait: the ladder by itself, and with Pace below.
+func ways(t *testing.T, p retryafter.Policy, f func(t *testing.T, layers ...middleware.Middleware)) {
+	t.Run("ladder alone", func(t *testing.T) { f(t, middleware.Ladder(p)) })
+	t.Run("ladder over pace", func(t *testing.T) {
+		f(t, middleware.Ladder(p), lazyPace(bucket.Config{}))
+	})
+}
+
+// lazyPace is Pace over a limiter that is made on first use, inside the bubble.
+func lazyPace(c bucket.Config) middleware.Middleware {
+	return func(next http.RoundTripper) http.RoundTripper {
+		l, err := bucket.New(c)
+		if err != nil {
+			panic(err)
+		}
+		return middleware.Pace(l, middleware.PaceConfig{})(next)
+	}
+}
+
+// policy is the default ladder without jitter, changed by f.
+func policy(f func(*retryafter.Policy)) retryafter.Policy {
+	p := retryafter.DefaultPolicy()
+	p.Jitter = 0
+	if f != nil {
+		f(&p)
+	}
+	return p
+}
+
+func (r rig) get(c *http.Client) (int, string, error) { return r.do(c, r.request("GET", nil)) }
+
+func (r rig) request(method string, body io.Reader) *http.Request {
+	r.Helper()
+	req, err := http.NewRequestWithContext(r.Context(), method, apiURL, body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return req
+}
+
+func (r rig) do(c *http.Client, req *http.Request) (int, string, error) {
+	r.Helper()
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.Errorf("reading the answer: %v", err)
+	}
+	return resp.StatusCode, string(b), nil
+}
+
+func (r rig) wantServed(c *http.Client, req *http.Request) {
+	r.Helper()
+	if status, body, err := r.do(c, req); err != nil || status != 200 {
+		r.Fatalf("got %d %q, %v; want 200", status, body, err)
+	}
+}
+
+func (r rig) wantHits(n int) {
+	r.Helper()
+	if got := r.provider.Hits(); got != n {
+		r.Fatalf("the provider saw %d requests, want %d", got, n)
+	}
+}
+
+// wantElapsed checks the virtual time since the start: from lo, to less than hi.
+func (r rig) wantElapsed(lo, hi time.Duration) {
+	r.Helper()
+	if d := r.elapsed(); d < lo || d >= hi {
+		r.Fatalf("took %v, want [%v, %v)", d, lo, hi)
+	}
+}
+
+func ok200() metertest.Answer { return metertest.Reply(200, "ok") }
+
+func refusal(retryAfter string) metertest.Answer {
+	return metertest.Reply(429, "x", "Retry-After", retryAfter)
+}
+
+func times(n int, a metertest.Answer) metertest.Answer {
+	a.Times = n
+	return a
+}
+
+// opaque is a body that http.NewRequest knows no GetBody for.
+type opaque struct {
+	io.Reader
+	closed int
+}
+
+func (o *opaque) Close() error { o.closed++; return nil }
+
+func text(s string) *opaque { return &opaque{Reader: strings.NewReader(s)} }
+
+func mustLimiter(t *testing.T, c bucket.Config) *bucket.Local {
+	t.Helper()
+	l, err := bucket.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+var (
+	_ = bytes.NewReader
+	_ = context.Canceled
+	_ = errors.Is
+)

@@ -1,0 +1,349 @@
+package middleware
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/escalate"
+	"github.com/meteredhttp/meteredhttp/retryafter"
+)
+
+// A turn is one logical call, however many layers and host clients retry it.
+// It keeps what must be counted once per call: the rate-limit retries, the
+// transport retries, the route in use and the place in the queue. The outermost
+// layer starts it; layers below find it in the request's context, or are handed
+// it by their neighbour, and join.
+//
+// A turn is its own context: it embeds the caller's and answers for turnKey.
+// On the hot path it is, with the request copy that carries it, all that a
+// call allocates here.
+//
+// A foreign RoundTripper between our layers may send twice at once (a hedge),
+// so whatever is not set before the first send is guarded by mu.
+type turn struct {
+	context.Context // the caller's
+
+	observer Observer
+
+	// Whose turn it is: of two layers of a kind the outermost, by first claim.
+	policy atomic.Pointer[retryafter.Policy]
+	faults atomic.Pointer[RetryPolicy]
+	router atomic.Pointer[escalate.Router]
+
+	route    atomic.Int32 // the route in use
+	probe    atomic.Bool  // permit is a probe's: the gate's next move hangs on this turn
+	attempts atomic.Int32 // sends, all routes together
+
+	mu       sync.Mutex
+	over     bool            // the outermost layer has returned: nobody joins any more
+	permit   escalate.Permit // for the route in use
+	left     uint64          // the routes given up, as bits
+	resends  int             // rate-limit retries spent, all routes together
+	refused  int             // refusals on this route
+	failures int             // transport retries spent
+	placeKey string          // where place counts
+	place    bucket.Place
+	judged   *http.Response // the failed answer that verdict is about
+	verdict  verdict
+	taken    bool  // the verdict was acted on
+	spent    bool  // the ladder came to its hard stop
+	hookErr  error // the first panic of a hook of the user's
+
+	req   *http.Request // the request as the outermost layer passes it on
+	body  sendBody      // its body
+	first sending       // the first send through Pace
+}
+
+type turnKey struct{}
+
+// Value answers for the turn itself, and for the caller's context.
+func (t *turn) Value(key any) any {
+	if key == (turnKey{}) {
+		return t
+	}
+	return t.Context.Value(key)
+}
+
+// turnOf returns the turn that ctx belongs to and that still runs, or nil.
+func turnOf(ctx context.Context) *turn {
+	t, _ := ctx.Value(turnKey{}).(*turn)
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return nil
+	}
+	return t
+}
+
+// enter runs l for a request that came from outside this package: it joins the
+// turn of the request's context, or starts one.
+func enter(l layer, req *http.Request, o Observer) (*http.Response, error) {
+	if t := turnOf(req.Context()); t != nil {
+		return t.join(l, req)
+	}
+	t := &turn{Context: req.Context(), observer: o}
+	r := req.WithContext(t)
+	r.Body, r.GetBody = adopt(&t.body, req)
+	t.req = r
+	defer t.end()
+	resp, err := l.roundTrip(t, r)
+	if resp != nil && resp.Request == r {
+		resp.Request = req
+	}
+	return t.surface(resp, err)
+}
+
+// join runs l within the turn for a request that a foreign layer has had in
+// its hands.
+func (t *turn) join(l layer, req *http.Request) (*http.Response, error) {
+	r := req
+	if hasBody(req) {
+		r = req.WithContext(req.Context())
+		b := new(sendBody)
+		r.Body, r.GetBody = adopt(b, req)
+		defer b.end()
+	}
+	resp, err := l.roundTrip(t, r)
+	if resp != nil && resp.Request == r {
+		resp.Request = req
+	}
+	return resp, err
+}
+
+// end closes the turn: nobody joins it any more. A body that never left this
+// package is closed here, also when a layer panics; so early refusals need not.
+func (t *turn) end() {
+	t.mu.Lock()
+	t.over = true
+	t.mu.Unlock()
+	t.body.end()
+}
+
+// surface makes a hook's panic that request's error.
+func (t *turn) surface(resp *http.Response, err error) (*http.Response, error) {
+	hookErr := t.hookFailed()
+	if hookErr == nil {
+		return resp, err
+	}
+	if resp != nil {
+		resp.Body.Close()
+	}
+	return nil, hookErr
+}
+
+// hook runs f, a function of the user's, and keeps a panic of it for surface.
+func (t *turn) hook(what string, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.hookPanicked(&hookError{what, p})
+		}
+	}()
+	f()
+}
+
+// hookError is a panic of a user's function.
+type hookError struct {
+	what  string
+	value any
+}
+
+func (e *hookError) Error() string {
+	return fmt.Sprintf("middleware: %s panicked: %v", e.what, e.value)
+}
+
+// Unwrap returns the panic's value, where that is an error.
+func (e *hookError) Unwrap() error {
+	err, _ := e.value.(error)
+	return err
+}
+
+// left returns the time to the deadline of ctx, and whether it has one.
+func left(ctx context.Context) (time.Duration, bool) {
+	d, ok := ctx.Deadline()
+	if !ok {
+		return 0, false
+	}
+	return time.Until(d), true
+}
+
+// claim makes own the turn's if it has none yet, and reports whether it is:
+// of two layers of one kind in a chain, the outer one does the work and the
+// inner one passes through.
+func claim[T any](slot *atomic.Pointer[T], own *T) bool {
+	return slot.Load() == own || slot.CompareAndSwap(nil, own)
+}
+
+// hookPanicked makes err, a panic of a hook of the user's, the turn's error.
+func (t *turn) hookPanicked(err error) {
+	t.mu.Lock()
+	if t.hookErr == nil {
+		t.hookErr = err
+	}
+	t.mu.Unlock()
+}
+
+// hookFailed returns the error that a panic of a hook has become, or nil.
+func (t *turn) hookFailed() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.hookErr
+}
+
+// climb counts one rate-limit retry.
+func (t *turn) climb() {
+	t.mu.Lock()
+	t.resends++
+	t.mu.Unlock()
+}
+
+// setPlace keeps the turn's place in the queue of key, from its first arrival.
+func (t *turn) setPlace(key string, p bucket.Place) {
+	t.mu.Lock()
+	t.placeKey, t.place = key, p
+	t.mu.Unlock()
+}
+
+// placeIn returns the turn's place in the queue of key, if it was there before.
+func (t *turn) placeIn(key string) (bucket.Place, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.place, t.place != bucket.Place{} && t.placeKey == key
+}
+
+// quota returns the key of the route in use, or "" without a router.
+func (t *turn) quota() string {
+	if r := t.router.Load(); r != nil {
+		return r.Quota(int(t.route.Load()))
+	}
+	return ""
+}
+
+// routeLeft reports whether the turn could go on by another route: one that is
+// untried in it and whose gate admits now, with a body that can be sent again.
+func (t *turn) routeLeft() bool {
+	router := t.router.Load()
+	if router == nil || !replayable(t.req) {
+		return false
+	}
+	t.mu.Lock()
+	tried := t.left | 1<<t.route.Load()
+	t.mu.Unlock()
+	for i := range router.Routes() {
+		if tried&(1<<i) == 0 {
+			if ok, _ := router.Admits(i); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// resting reports whether the gate of the turn's route has opened under it:
+// whoever has waited looks, and goes no further.
+func (t *turn) resting() bool {
+	if t.router.Load() == nil {
+		return false
+	}
+	t.mu.Lock()
+	permit := t.permit
+	t.mu.Unlock()
+	ok, _ := permit.Admits()
+	return !ok
+}
+
+// errGateOpened ends the waits of a turn whose route came to rest meanwhile.
+// It never reaches a caller: Escalate reroutes, or returns its own error.
+type errGateOpened struct{ key string }
+
+func (e errGateOpened) Error() string {
+	return "middleware: the breaker of " + e.key + " opened while waiting"
+}
+
+// gateContext is a context for a wait under a router: it ends when its parent
+// does, or when the gate of the turn's route opens. It costs nothing until
+// somebody really waits on it, that is, asks for Done.
+type gateContext struct {
+	context.Context
+	t *turn
+
+	once   sync.Once
+	done   chan struct{}
+	opened atomic.Bool // the gate opened, before the parent ended
+	ended  atomic.Bool
+	stops  [2]func()
+}
+
+func (c *gateContext) Done() <-chan struct{} {
+	c.once.Do(func() {
+		c.done = make(chan struct{})
+		c.stops[0] = c.t.router.Load().Watch(int(c.t.route.Load()), func() { c.end(true) })
+		stop := context.AfterFunc(c.Context, func() { c.end(false) })
+		c.stops[1] = func() { stop() }
+	})
+	return c.done
+}
+
+func (c *gateContext) end(opened bool) {
+	if !c.ended.Swap(true) {
+		c.opened.Store(opened)
+		close(c.done)
+	}
+}
+
+// Err is the parent's error, or context.Canceled when the gate opened.
+func (c *gateContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	if c.opened.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// release ends the watch and reports whether the gate opened during the wait.
+func (c *gateContext) release() bool {
+	for _, stop := range c.stops {
+		if stop != nil {
+			stop()
+		}
+	}
+	return c.opened.Load()
+}
+
+// sleep waits for d on behalf of the turn. It returns the context's error when
+// that ends first, and errGateOpened when the route came to rest meanwhile.
+func (t *turn) sleep(ctx context.Context, d time.Duration) error {
+	if d > 0 {
+		wait := ctx
+		var gate *gateContext
+		if t.router.Load() != nil && !t.probe.Load() {
+			gate = &gateContext{Context: ctx, t: t}
+			wait = gate
+		}
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-wait.Done():
+		}
+		if gate != nil {
+			gate.release()
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if t.resting() {
+		return errGateOpened{t.quota()}
+	}
+	return nil
+}
