@@ -2,47 +2,230 @@ package bucket
 
 import (
 	"context"
+	"math"
 	"time"
 )
 
-// Limiter grants calls their budget. Local is one; adapters have others.
+// Limiter grants calls their budget. Local is the one of this package; others may share a budget
+// between processes and make their grants with NewGrant.
 type Limiter interface {
-	// Acquire waits until the call may be sent.
+	// Acquire waits until a call of this cost may be sent on key, and takes its cost. An error
+	// means that nothing was taken: the call must not be sent.
 	Acquire(ctx context.Context, key string, cost Cost) (Grant, error)
 }
 
-// Local is a Limiter within this process.
-type Local struct{}
+// Local is a Limiter within this process: one bucket for each key, made when the key is first
+// seen. Its methods are safe for concurrent use. It starts no goroutine and needs no closing; a
+// timer exists only for a key that somebody waits on. Make one with New.
+type Local struct {
+	base time.Time // of the monotonic clock
+	keys keys
+
+	meters      []meter // of Config.Limits; never charged, only copied
+	limitsFor   func(string) []Limit
+	headroom    int64
+	maxWait     int64 // negative: never overdue
+	answerTime  int64 // how long a ramp waits for one call's answer
+	maxQueue    int
+	maxInFlight int
+	maxKeys     int
+
+	refuseOverdue  bool
+	refuseOversize bool
+}
 
 var _ Limiter = (*Local)(nil)
 
-// New returns a Local.
+// New returns a Local with no keys, or Validate's error.
 func New(c Config) (*Local, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return &Local{}, nil
+	l := &Local{
+		base:           time.Now(),
+		limitsFor:      c.LimitsFor,
+		headroom:       c.headroom(),
+		maxWait:        int64(c.MaxWait),
+		maxQueue:       c.MaxQueue,
+		maxInFlight:    c.MaxInFlight,
+		maxKeys:        c.MaxKeys,
+		refuseOverdue:  c.Overdue == OverdueRefuse,
+		refuseOversize: c.Oversize == OversizeRefuse,
+	}
+	if l.maxWait == 0 {
+		l.maxWait = int64(defaultMaxWait)
+	}
+	if l.answerTime = l.maxWait; l.maxWait < 0 {
+		l.answerTime = int64(defaultMaxWait)
+	}
+	if l.maxKeys == 0 {
+		l.maxKeys = defaultMaxKeys
+	}
+	l.meters = l.newMeters(c.Limits)
+	l.keys.init()
+	return l, nil
 }
 
-// Acquire waits.
+// newMeters returns full meters for the limits that are not off.
+func (l *Local) newMeters(limits []Limit) []meter {
+	meters := make([]meter, 0, len(limits))
+	for _, limit := range limits {
+		if limit.Amount > 0 {
+			meters = append(meters, newMeter(limit, l.headroom))
+		}
+	}
+	return meters
+}
+
+// Acquire waits in line on key until the call may be sent, and takes its cost from all limits at
+// once. Whoever need not wait allocates nothing.
+//
+// It refuses at once, without waiting:
+//   - with a *WaitError when the call could not leave before ctx's deadline (it may also do so
+//     later, when a call in line turns out to be too late);
+//   - with an *OversizeError under OversizeRefuse, with ErrQueueFull when MaxQueue are waiting;
+//   - with ctx's error when ctx has ended, and with an error that says so when the cost is
+//     negative or LimitsFor gave an invalid limit.
+//
+// When ctx ends during the wait, the error matches ctx.Err and context.Cause; for a deadline it is
+// a *WaitError. When the wait becomes overdue under OverdueRefuse, it is one that matches ErrOverdue.
+//
+// Every grant must be ended; see Grant.
 func (l *Local) Acquire(ctx context.Context, key string, cost Cost) (Grant, error) {
-	return Grant{}, nil
+	if ctx.Err() != nil {
+		return Grant{}, interrupted(ctx, key)
+	}
+	if cost.negative() {
+		return Grant{}, cost.validate()
+	}
+	cost = cost.clamped()
+	place, _ := ctx.Value(placeKey{}).(Place)
+	a, err := l.open(key)
+	if err != nil {
+		return Grant{}, err
+	}
+	now := a.tick(l.now())
+	if g, ok := a.leave(now, cost, place); ok {
+		a.mu.Unlock()
+		return g, nil
+	}
+	a.mu.Unlock()
+
+	deadline := never // the context's methods are not ours: no lock is held
+	if d, ok := ctx.Deadline(); ok {
+		deadline = l.instant(d)
+	}
+	if a, err = l.open(key); err != nil {
+		return Grant{}, err
+	}
+	now = a.tick(l.now())
+	if l.refuseOversize {
+		if err := a.oversize(cost); err != nil {
+			a.mu.Unlock()
+			return Grant{}, err
+		}
+	}
+	g, ok := a.leave(now, cost, place)
+	if ok {
+		a.mu.Unlock()
+		return g, nil
+	}
+	w, err := a.stand(now, cost, place, deadline)
+	a.mu.Unlock()
+	if err != nil {
+		return Grant{}, err
+	}
+	return a.await(ctx, w)
 }
 
-// TakeAt takes.
-func (l *Local) TakeAt(t time.Time, key string, cost Cost) (Grant, time.Duration) { return Grant{}, 0 }
+// TakeAt takes cost from key at time t, or says how long after t to come back: the explicit-time
+// companion of Acquire, for schedulers, simulations and tests. It never waits and never queues.
+//
+// A wait of 0 means taken: the grant must be ended as any other. A wait above 0 means that nothing
+// was taken and that no sooner attempt could succeed, unless something is refunded, lifted or
+// reported first. It is a lower bound: calls waiting in Acquire go first, and others may. Where
+// only a slot is missing, under MaxInFlight or the ramp after a hold, no time can be told and the
+// wait is a nanosecond; use Acquire to wait for slots. A cost that can never be taken (negative,
+// or too big under OversizeRefuse) waits for the largest Duration there is.
+//
+// A key's clock never runs backwards: a t before its latest instant counts as that instant. So a
+// program that uses Acquire too should not name times that are still to come.
+func (l *Local) TakeAt(t time.Time, key string, cost Cost) (Grant, time.Duration) {
+	if cost.negative() {
+		return Grant{}, math.MaxInt64
+	}
+	cost = cost.clamped()
+	a, err := l.open(key)
+	if err != nil {
+		return Grant{}, math.MaxInt64
+	}
+	defer a.mu.Unlock()
+	if l.refuseOversize && a.oversize(cost) != nil {
+		return Grant{}, math.MaxInt64
+	}
+	asked := l.instant(t)
+	now := a.tick(asked)
+	g, ok := a.leave(now, cost, Place{})
+	if ok {
+		return g, 0
+	}
+	// Patience that begins at never is never at its end: nobody is overdue here.
+	at, _ := a.departs(now, cost, Place{at: never}, never)
+	return Grant{}, time.Duration(max(at-asked, 1))
+}
 
-// Hold holds.
-func (l *Local) Hold(key string, until time.Time) {}
+// leave lets a call go at once, if it stands before all who wait and look lets it.
+func (a *account) leave(now int64, cost Cost, place Place) (Grant, bool) {
+	if a.line.len() > 0 && (place == Place{} || !a.line.first(place)) {
+		return Grant{}, false
+	}
+	if a.local.refuseOversize && a.oversize(cost) != nil {
+		return Grant{}, false
+	}
+	way, _ := a.look(now, cost, never)
+	if way != leaves {
+		return Grant{}, false
+	}
+	if place == (Place{}) {
+		place = a.arrival(now)
+	}
+	return a.admit(now, cost, place, 0, way), true
+}
 
-// Lift lifts.
-func (l *Local) Lift(key string) {}
+// oversize returns an *OversizeError if cost is above the capacity of a limit.
+func (a *account) oversize(cost Cost) error {
+	for i := range a.meters {
+		m := &a.meters[i]
+		if own := cost.Of(m.limit.Unit); own > m.capacity() {
+			return &OversizeError{Key: a.key, Unit: m.limit.Unit, Cost: own, Capacity: m.capacity()}
+		}
+	}
+	return nil
+}
 
-// SetLimits replaces.
-func (l *Local) SetLimits(key string, limits ...Limit) error { return validateLimits(limits) }
+// Hold lets nobody be admitted on key before until; the later of two holds wins, and a time that
+// has passed holds nobody. The release is a ramp: one call leaves, and each time all of a round
+// have been Served twice as many may be in flight, until a limit or MaxInFlight is what keeps the
+// next one back, or one is refused.
+func (l *Local) Hold(key string, until time.Time) {
+	a, err := l.open(key)
+	if err != nil {
+		return
+	}
+	now := a.tick(l.now())
+	a.holdUntil(now, l.instant(until))
+	a.advance(now)
+	a.mu.Unlock()
+}
 
-// Stats is a snapshot.
-func (l *Local) Stats(key string) (KeyStats, bool) { return KeyStats{}, false }
-
-// Keys lists.
-func (l *Local) Keys() []string { return nil }
+// Lift ends the hold of key now; the ramp that follows a hold follows this one too.
+func (l *Local) Lift(key string) {
+	a := l.peek(key)
+	if a == nil {
+		return
+	}
+	now := a.tick(l.now())
+	a.hold.lift(now)
+	a.advance(now)
+	a.mu.Unlock()
+}

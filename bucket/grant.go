@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -43,8 +44,13 @@ func (g Grant) Refused(hold time.Duration) {
 
 // Report says what the answer's headers state as left, after the server charged this call. See Meter.
 func (g Grant) Report(meters ...Meter) {
-	if g.account != nil && len(meters) > 0 {
-		g.account.Report(g.id, meters)
+	switch a := g.account.(type) {
+	case nil:
+	case *call:
+		a.report(g.id, meters)
+	default:
+		// The clone keeps the caller's meters on his stack.
+		a.Report(g.id, slices.Clone(meters))
 	}
 }
 
@@ -108,8 +114,7 @@ func WithPlace(ctx context.Context, p Place) context.Context {
 
 // Account is what a limiter of another package implements to make grants. Its methods are called
 // with the id given to NewGrant, perhaps late, twice or not in order, and concurrently; they must
-// ignore an id that has ended, and they must not block. The meters are the caller's: they must
-// not be kept.
+// ignore an id that has ended, and they must not block.
 type Account interface {
 	Served(id uint64)
 	Refused(id uint64, hold time.Duration)

@@ -9,7 +9,7 @@ type KeyStats struct {
 	InFlight   int           // open grants
 	HeldFor    time.Duration // until the hold ends; 0 when there is none
 	OldestSlot time.Duration // age of the oldest open grant; 0 when there is none
-	Levels     []Level       // one for each limit, in the order of the configuration
+	Levels     []Level       // one for each limit that is not off, in the order of the configuration
 }
 
 // Level is what one limit has left.
@@ -17,4 +17,28 @@ type Level struct {
 	Limit     Limit
 	Available float64 // below zero is debt
 	Capacity  float64 // the most it holds, Headroom included
+}
+
+// Stats returns a snapshot of key; false if the key is not known, or was forgotten.
+func (l *Local) Stats(key string) (KeyStats, bool) {
+	a := l.peek(key)
+	if a == nil {
+		return KeyStats{}, false
+	}
+	defer a.mu.Unlock()
+	now := max(l.now(), a.clock) // looking is no use of the key
+	s := KeyStats{
+		Key:      a.key,
+		Queued:   a.line.len(),
+		InFlight: a.calls.open,
+		HeldFor:  time.Duration(max(a.hold.until-now, 0)),
+		Levels:   make([]Level, len(a.meters)),
+	}
+	if oldest := a.calls.head; oldest != nil {
+		s.OldestSlot = time.Duration(now - oldest.left)
+	}
+	for i := range a.meters {
+		s.Levels[i] = a.meters[i].level(now)
+	}
+	return s, true
 }

@@ -1,0 +1,122 @@
+package bucket
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// An account is one key: its meters, its open grants, its queue, its hold. Everything below mu is
+// guarded by it. Its parts are in the files named after them; they meet in look, which says
+// whether a call may leave, and advance, which lets out the head of the queue.
+type account struct {
+	local *Local
+	key   string
+	hash  uint64
+	next  atomic.Pointer[account] // in its chain of the table of keys
+
+	mu    sync.Mutex
+	gone  bool  // forgotten: look the key up again
+	clock int64 // the latest instant it has seen
+
+	meters  []meter
+	windows int // how many of them are logs
+	slots   int // length of call.logged
+
+	calls calls
+	line  line
+	hold  hold
+	ramp  ramp
+
+	lastLeft  int64 // when somebody last left who was not overdue, on the unheld clock
+	probe     *call // the overdue call whose answer is awaited
+	probeEnds int64 // when it is awaited no longer
+}
+
+// A way is what may become of the call at the head.
+type way uint8
+
+const (
+	stays   way = iota
+	leaves      // its cost is there
+	probes      // it is overdue, and leaves on debt
+	expires     // it is overdue, and is refused
+)
+
+// look says what may become of a call of this cost at the head of the line, whose patience began
+// at since on the unheld clock. For one that stays it adds the instant at which to look again;
+// never, if only an event can help it.
+func (a *account) look(now int64, cost Cost, since int64) (way, int64) {
+	if now < a.hold.until {
+		return stays, a.hold.until
+	}
+	if a.ramp.size > 0 && a.ramp.blocks(now, a.local.answerTime) {
+		return stays, a.ramp.relief(a.local.answerTime)
+	}
+	if most := a.local.maxInFlight; most > 0 && a.calls.open >= most {
+		a.ramp.end()
+		return stays, never
+	}
+	fits := true
+	for i := range a.meters {
+		m := &a.meters[i]
+		if !m.admits(now, cost.Of(m.limit.Unit)) {
+			fits = false
+		}
+	}
+	if fits {
+		return leaves, now
+	}
+	a.ramp.end()
+
+	ready := now
+	for i := range a.meters {
+		m := &a.meters[i]
+		ready = max(ready, m.ready(now, cost.Of(m.limit.Unit)))
+	}
+	if way, at := a.overdue(now, cost, since); at <= now {
+		return way, now
+	} else {
+		return stays, min(ready, at)
+	}
+}
+
+// admit charges a call that look lets leave, and opens its grant.
+func (a *account) admit(now int64, cost Cost, place Place, waited int64, w way) Grant {
+	c := a.calls.begin(a, now, cost)
+	for i := range a.meters {
+		m := &a.meters[i]
+		if pos := m.charge(now, cost.Of(m.limit.Unit)); m.log != nil {
+			c.logged[m.slot] = pos
+		}
+	}
+	if a.ramp.size > 0 {
+		a.ramp.join(c)
+	}
+	if w == probes {
+		a.probe = c
+		a.probeEnds = later(now, a.local.maxWait)
+	} else {
+		a.lastLeft = a.hold.unheld(now)
+	}
+	return Grant{c, c.id, GrantInfo{time.Duration(waited), w == probes, place}}
+}
+
+// arrival is a new place at the end of the line.
+func (a *account) arrival(now int64) Place {
+	a.line.arrivals++
+	return Place{at: now, seq: a.line.arrivals}
+}
+
+func newAccount(l *Local, hash uint64, key string, meters []meter) *account {
+	a := &account{local: l, key: key, hash: hash, meters: meters, slots: len(meters), clock: dawn, lastLeft: dawn}
+	a.hold.from, a.hold.until = dawn, dawn
+	a.line.alarm = never
+	for i := range meters {
+		meters[i].slot = uint8(i)
+		if meters[i].log != nil {
+			a.windows++
+		}
+	}
+	return a
+}

@@ -1,0 +1,88 @@
+package bucket
+
+// Report: what the answer said is left.
+func (c *call) Report(id uint64, meters []Meter) { c.report(id, meters) }
+
+func (c *call) report(id uint64, meters []Meter) {
+	a, ok := c.enter(id)
+	if !ok {
+		return
+	}
+	var later Cost
+	learnt := false
+	for i := range meters {
+		m := a.match(&meters[i])
+		if m == nil {
+			continue
+		}
+		if !learnt {
+			learnt = true
+			later = a.calls.after(c)
+		}
+		now := a.tick(a.local.now())
+		m.catchUp(now)
+		m.state(now, c.number, meters[i].Remaining, later.Of(m.limit.Unit))
+		c.stated |= 1 << m.slot
+	}
+	if learnt {
+		a.moveUp()
+	}
+	a.mu.Unlock()
+}
+
+// match finds the limit that a meter of the server's speaks of, or nil.
+func (a *account) match(s *Meter) *meter {
+	if s.Remaining < 0 {
+		return nil
+	}
+	var only, same *meter
+	n, exact := 0, 0
+	for i := range a.meters {
+		m := &a.meters[i]
+		if m.limit.Unit != s.Unit {
+			continue
+		}
+		only = m
+		n++
+		if s.Per > 0 && m.limit.Per == s.Per || s.Per <= 0 && m.limit.Amount == s.Limit {
+			same = m
+			exact++
+		}
+	}
+	switch {
+	case n == 1:
+		return only
+	case exact == 1:
+		return same
+	}
+	return nil
+}
+
+// state sets the level to what the server says is left, less what it cannot know yet: all that was
+// admitted after the call that it answered. A level is raised only by the latest call that has an
+// answer: an older answer knows less, not more.
+func (m *meter) state(now int64, number uint64, remaining, later int64) {
+	latest := number >= m.reporter
+	if latest {
+		m.reporter = number
+	}
+	if m.log != nil {
+		left := remaining - later
+		switch have := m.log.amount - m.log.used; {
+		case left < have:
+			m.log.charge(now, have-left)
+		case latest:
+			m.log.relieve(left - have)
+		}
+		return
+	}
+	level := m.cell.brim
+	if left := remaining - later; left < 0 {
+		level = max(-m.cell.units(-left), floor)
+	} else {
+		level = min(m.cell.units(left), level)
+	}
+	if latest || level < m.cell.level {
+		m.cell.level = level
+	}
+}

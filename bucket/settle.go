@@ -1,0 +1,105 @@
+package bucket
+
+import "time"
+
+var _ Account = (*call)(nil)
+
+// enter locks the account for one call on grant id; false when that has ended.
+func (c *call) enter(id uint64) (*account, bool) {
+	a := c.account
+	a.mu.Lock()
+	if c.id != id {
+		a.mu.Unlock()
+		return nil, false
+	}
+	return a, true
+}
+
+// Served: the answer's headers are here.
+func (c *call) Served(id uint64) {
+	a, ok := c.enter(id)
+	if !ok {
+		return
+	}
+	if !c.served {
+		c.served = true
+		a.answered(c)
+		a.ramp.served(c)
+		a.moveUp()
+	}
+	a.mu.Unlock()
+}
+
+// Settle: what it really cost.
+func (c *call) Settle(id uint64, cost Cost) {
+	cost = Cost{max(cost.Requests, 0), max(cost.InputTokens, 0), max(cost.OutputTokens, 0)}.clamped()
+	a, ok := c.enter(id)
+	if !ok {
+		return
+	}
+	a.close(c, cost)
+	a.moveUp()
+	a.mu.Unlock()
+}
+
+// Cancel: never sent.
+func (c *call) Cancel(id uint64) {
+	a, ok := c.enter(id)
+	if !ok {
+		return
+	}
+	a.close(c, Cost{})
+	a.moveUp()
+	a.mu.Unlock()
+}
+
+// Refused: by the server.
+func (c *call) Refused(id uint64, span time.Duration) {
+	a, ok := c.enter(id)
+	if !ok {
+		return
+	}
+	a.close(c, Cost{Requests: c.cost.Requests})
+	now := a.tick(a.local.now())
+	if now >= a.hold.until {
+		a.ramp.end()
+	}
+	if span > 0 {
+		a.holdUntil(now, later(now, int64(span)))
+	}
+	a.moveUp()
+	a.mu.Unlock()
+}
+
+// close ends the grant of c, which came to cost final: it corrects the meters and frees whatever
+// place c had.
+func (a *account) close(c *call, final Cost) {
+	if final != c.cost {
+		a.correct(c, final)
+	}
+	a.answered(c)
+	a.ramp.leave(c)
+	a.calls.end(c, final)
+}
+
+// correct charges or refunds the difference between what c was charged and what it came to. A
+// refund acts at the time of the admission and needs no clock; it is dropped where c's own answer
+// has stated the level, and where the meter never charged c. An extra charge acts now.
+func (a *account) correct(c *call, final Cost) {
+	for i := range a.meters {
+		m := &a.meters[i]
+		was, is := c.cost.Of(m.limit.Unit), final.Of(m.limit.Unit)
+		switch {
+		case is > was:
+			now := a.tick(a.local.now())
+			m.catchUp(now)
+			m.charge(now, is-was)
+		case is < was && c.number >= m.born && c.stated>>m.slot&1 == 0:
+			if m.log != nil {
+				m.log.refund(c.logged[m.slot], was-is)
+			} else {
+				m.cell.refund(was - is)
+			}
+		}
+	}
+}

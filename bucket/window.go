@@ -1,0 +1,124 @@
+package bucket
+
+// A window is the exact log of one limit of Shape Window: every charge of the last Per, in the
+// order of time. A charge keeps its place for as long as it counts, so that a refund finds it at
+// once.
+type window struct {
+	amount int64
+	per    int64
+	used   int64    // sum of the log
+	ring   []charge // length is a power of two
+	first  int64    // position of the oldest charge
+	next   int64    // position of the next one
+}
+
+type charge struct {
+	at   int64
+	cost int64
+}
+
+// unlogged is the position of a charge of nothing.
+const unlogged = -1
+
+// newWindow returns the empty log of limit l, scaled by headroom/headroomSteps.
+func newWindow(l Limit, headroom int64) *window {
+	return &window{amount: windowAmount(l, headroom), per: int64(l.Per)}
+}
+
+func windowAmount(l Limit, headroom int64) int64 {
+	whole, rest := l.Amount/headroomSteps, l.Amount%headroomSteps
+	return max(whole*headroom+rest*headroom/headroomSteps, 1)
+}
+
+func (w *window) slot(pos int64) *charge { return &w.ring[pos&int64(len(w.ring)-1)] }
+
+// expire drops the charges that are Per old at now.
+func (w *window) expire(now int64) {
+	for w.first < w.next {
+		c := w.slot(w.first)
+		if now-c.at < w.per {
+			return
+		}
+		w.used -= c.cost
+		w.first++
+	}
+	if len(w.ring) > 1024 {
+		w.ring = nil // a storm has passed
+	}
+}
+
+// charge logs cost at now and returns its position. Charges of one instant share a position.
+func (w *window) charge(now, cost int64) int64 {
+	if cost == 0 {
+		return unlogged
+	}
+	w.used += cost
+	if w.first < w.next {
+		if last := w.slot(w.next - 1); last.at == now {
+			last.cost += cost
+			return w.next - 1
+		}
+	}
+	if w.next-w.first == int64(len(w.ring)) {
+		w.grow()
+	}
+	*w.slot(w.next) = charge{now, cost}
+	w.next++
+	return w.next - 1
+}
+
+func (w *window) grow() {
+	old := *w
+	w.ring = make([]charge, max(2*len(old.ring), 8))
+	for pos := old.first; pos < old.next; pos++ {
+		*w.slot(pos) = *old.slot(pos)
+	}
+}
+
+// refund takes cost off the charge at pos, if it still counts.
+func (w *window) refund(pos, cost int64) {
+	if pos < w.first || pos >= w.next {
+		return
+	}
+	c := w.slot(pos)
+	back := min(c.cost, cost)
+	c.cost -= back
+	w.used -= back
+}
+
+// relieve takes cost off the oldest charges, those that would have come back soonest anyway.
+func (w *window) relieve(cost int64) {
+	for pos := w.first; pos < w.next && cost > 0; pos++ {
+		c := w.slot(pos)
+		back := min(c.cost, cost)
+		c.cost -= back
+		w.used -= back
+		cost -= back
+	}
+}
+
+// reach is the first instant from start on at which no more than room is used, if nothing is
+// charged until then.
+func (w *window) reach(start, room int64) int64 {
+	at, used := start, w.used
+	for pos := w.first; used > room && pos < w.next; pos++ {
+		c := w.slot(pos)
+		used -= c.cost
+		if c.cost > 0 {
+			at = max(at, later(c.at, w.per))
+		}
+	}
+	return at
+}
+
+// drain is a lower bound of the instant at which the last of a line that costs total leaves, when
+// the line may fill the window up to brim. It is exact while total fits the brim: what lies beyond
+// must wait until as much of the line itself has come back.
+func (w *window) drain(start, total, brim int64) int64 {
+	rounds := int64(0)
+	if total > brim {
+		rounds = (total - brim + w.amount - 1) / w.amount
+		total = max(total-rounds*w.amount, 0)
+	}
+	return later(w.reach(start, brim-total), satMul(rounds, w.per))
+}
