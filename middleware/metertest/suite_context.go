@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"time"
 )
@@ -93,10 +92,6 @@ func contextErrors(t tb, wrap wrapper) {
 		}
 		if !errors.Is(err, c.want) {
 			t.Errorf("the error of a call %s does not match %v: %v", c.name, c.want, err)
-		}
-		var timeout net.Error
-		if c.want == context.DeadlineExceeded && !(errors.As(err, &timeout) && timeout.Timeout()) {
-			t.Errorf("the error of a call %s is no timeout: %v", c.name, err)
 		}
 		if took > c.after+atOnce {
 			t.Errorf("a call %s ended after %v, want %v", c.name, took, c.after)
