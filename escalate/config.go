@@ -31,11 +31,12 @@ type Settings struct {
 
 	// Interval is the cyclic period of the closed gate after which the counts
 	// are cleared; with BucketPeriod, the length of a rolling window. 0 never
-	// clears them.
+	// clears them. Unlike gobreaker, which ignores it, a call that outlives the
+	// window it began in is counted when it fails.
 	Interval time.Duration
 
-	// BucketPeriod, if not 0, makes Interval a rolling window of buckets of this
-	// length. It means nothing without Interval, of which it may be no less than
+	// BucketPeriod, if not 0, makes Interval, rounded up to a multiple of it, a
+	// rolling window of buckets of this length. It means nothing without Interval, of which it may be no less than
 	// 1/10,000.
 	BucketPeriod time.Duration
 

@@ -19,9 +19,9 @@ import (
 // given up makes an open gate rest for longer.
 type gate struct {
 	name, quota string
-	set         Settings // with defaults
-	window      time.Duration
-	base        time.Time // until and deadlines are since this
+	set         Settings      // with defaults
+	window      time.Duration // of rolling counts, as gobreaker rounds it; else 0
+	base        time.Time     // until and deadlines are since this
 	tickets     *sync.Pool
 
 	closed atomic.Pointer[period] // written under mu
@@ -53,7 +53,7 @@ func newGate(name, quota string, set Settings, base time.Time, tickets *sync.Poo
 		name = set.Name + "/" + name
 	}
 	g := &gate{name: name, quota: quota, set: set, base: base, tickets: tickets}
-	if set.Interval > 0 && set.BucketPeriod > 0 {
+	if set.BucketPeriod > 0 && set.Interval > set.BucketPeriod { // else gobreaker's window is fixed
 		g.window = (set.Interval + set.BucketPeriod - 1) / set.BucketPeriod * set.BucketPeriod
 	}
 	g.closed.Store(g.newClosed())

@@ -397,6 +397,25 @@ func TestFailuresLongerThanInterval(t *testing.T) {
 	}
 }
 
+func TestCallsOfOneBucketAreCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, set := range []Settings{
+			{Interval: 5 * time.Second, BucketPeriod: 10 * time.Second}, // one bucket: a fixed window
+			{Interval: 10 * time.Second, BucketPeriod: 2 * time.Second},
+		} {
+			r := newRouter(t, set)
+			for range 3 {
+				p := pass(t, r, 0)
+				time.Sleep(time.Second)
+				p.Done(Outcome{Verdict: Failure})
+			}
+			if c := r.Snapshot()[0].Counts; c.Requests != 3 || c.TotalFailures != 3 || c.TotalExclusions != 0 {
+				t.Errorf("%+v", c)
+			}
+		}
+	})
+}
+
 func TestIntervalClearsTheCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRouter(t, Settings{Interval: 10 * time.Second, ReadyToTrip: after(3)})
@@ -432,6 +451,17 @@ func TestLateFailures(t *testing.T) {
 			t.Fatalf("%+v", s)
 		}
 	})
+}
+
+func TestReadyToTripIsNotAskedAboutCallsFromBeforeTheGateOpened(t *testing.T) {
+	asked := 0
+	r := newRouter(t, Settings{ReadyToTrip: func(gobreaker.Counts) bool { asked++; return false }})
+	old := pass(t, r, 0)
+	pass(t, r, 0).Done(Outcome{Verdict: QuotaOut})
+	old.Done(Outcome{Verdict: Failure})
+	if asked != 0 {
+		t.Errorf("asked %d times", asked)
+	}
 }
 
 func TestTheZeroPermitDoesNothing(t *testing.T) {

@@ -41,10 +41,22 @@ func (r *Router) Rewrite(i int, req *http.Request) error {
 		return nil
 	}
 	if err := c.rewrite(req); err != nil {
-		return fmt.Errorf("escalate: route %q: %w", c.Name, err)
+		return &routeError{c.Name, err}
 	}
 	return nil
 }
+
+// routeError says on which route a rewrite failed.
+type routeError struct {
+	route string
+	err   error
+}
+
+func (e *routeError) Error() string {
+	return fmt.Sprintf("escalate: route %q: %s", e.route, strings.TrimPrefix(e.err.Error(), "escalate: "))
+}
+
+func (e *routeError) Unwrap() error { return e.err }
 
 func (c *route) rewrite(req *http.Request) error {
 	if req == nil || req.URL == nil {

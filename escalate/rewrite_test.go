@@ -99,6 +99,7 @@ func TestFieldReport_H2(t *testing.T) {
 		RequireCredential: true})
 	clone := caller.Clone(t.Context())
 	clone.Body, _ = caller.GetBody()
+	clone.Trailer = http.Header{"X-Api-Key": {"P-secret"}, "X-Sum": nil}
 	if err := r.Rewrite(1, clone); err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +112,9 @@ func TestFieldReport_H2(t *testing.T) {
 	}
 	if clone.URL.String() != "https://b.example/v1/chat" || clone.Host != "b.example" {
 		t.Errorf("%s, Host %s", clone.URL, clone.Host)
+	}
+	if diff := cmp.Diff(http.Header{"X-Sum": nil}, clone.Trailer); diff != "" {
+		t.Errorf("trailers at B (-want +got):\n%s", diff)
 	}
 	for range 2 { // GetBody is the rewriter's
 		body, _ := clone.GetBody()
@@ -306,6 +310,7 @@ func TestFieldReport_F5(t *testing.T) {
 func TestSetBody(t *testing.T) {
 	t.Run("renews length and replay", func(t *testing.T) {
 		req := request(t, "POST", "https://p.example/", `{"model":"a-long-name"}`, "Content-Digest", "x", "Content-Length", "23")
+		req.TransferEncoding = []string{"chunked"}
 		closed := false
 		req.Body = closer{req.Body, func() { closed = true }}
 		if err := rewriter(t, Route{Model: "b"}).Rewrite(1, req); err != nil {
@@ -314,7 +319,7 @@ func TestSetBody(t *testing.T) {
 		first, _ := io.ReadAll(req.Body)
 		again, _ := req.GetBody()
 		second, _ := io.ReadAll(again)
-		if string(first) != `{"model":"b"}` || !bytes.Equal(first, second) || req.ContentLength != int64(len(first)) || !closed || len(req.Header) != 0 {
+		if string(first) != `{"model":"b"}` || !bytes.Equal(first, second) || req.ContentLength != int64(len(first)) || !closed || len(req.Header) != 0 || req.TransferEncoding != nil {
 			t.Errorf("%s, %s, length %d, closed %v, %v", first, second, req.ContentLength, closed, req.Header)
 		}
 	})
@@ -335,7 +340,7 @@ func TestSetBody(t *testing.T) {
 		t.Run(name+" is an error", func(t *testing.T) {
 			req := request(t, "POST", "https://p.example/", body)
 			err := rewriter(t, Route{Model: "b"}).Rewrite(1, req)
-			if !errors.Is(err, ErrNotJSON) || !strings.HasPrefix(err.Error(), `escalate: route "B": `) {
+			if !errors.Is(err, ErrNotJSON) || !strings.HasPrefix(err.Error(), `escalate: route "B": body is not a JSON object`) {
 				t.Errorf("%v", err)
 			}
 			if left, _ := io.ReadAll(req.Body); string(left) != body {
@@ -347,6 +352,12 @@ func TestSetBody(t *testing.T) {
 		req := request(t, "POST", "https://p.example/", "\x1f\x8b", "Content-Encoding", "gzip")
 		if err := rewriter(t, Route{Model: "b"}).Rewrite(1, req); !errors.Is(err, ErrNotJSON) || !strings.Contains(err.Error(), "gzip") {
 			t.Errorf("%v", err)
+		}
+	})
+	t.Run("identity is no encoding", func(t *testing.T) {
+		req := request(t, "POST", "https://p.example/", "{}", "Content-Encoding", "identity")
+		if err := rewriter(t, Route{Model: "b"}).Rewrite(1, req); err != nil {
+			t.Error(err)
 		}
 	})
 	t.Run("a body that fails is an error", func(t *testing.T) {
