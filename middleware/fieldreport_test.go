@@ -384,10 +384,12 @@ func TestFieldReport_F2_BudgetsAreApart(t *testing.T) {
 }
 
 func TestFieldReport_F3_NobodyComesBackAtTheSameInstant(t *testing.T) {
-	const n, burst = 50, 5
+	const n = 50
 	for name, pace := range map[string]bool{"ladder alone": false, "ladder over pace": true} {
 		t.Run(name, func(t *testing.T) {
-			virtual(t, scripted(times(n, refusal("10"))), func(r rig) {
+			c := scripted(times(n, refusal("10")))
+			c.RefusedLatency, c.Latency = 20*time.Millisecond, 250*time.Millisecond // all are out before the first comes back
+			virtual(t, c, func(r rig) {
 				layers := []middleware.Middleware{middleware.Ladder(retryafter.DefaultPolicy())}
 				if pace {
 					l := mustLimiter(t, bucket.Config{Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: 100, Per: time.Second, Burst: n}}})
@@ -407,8 +409,17 @@ func TestFieldReport_F3_NobodyComesBackAtTheSameInstant(t *testing.T) {
 				if again[0] < 10*time.Second {
 					r.Fatalf("one came back after %v", again[0])
 				}
-				if pace {
-					return // the order of release is the bucket's: its ramp, contract 9
+				if pace { // released by the bucket's ramp, never more than it holds at once
+					for i := range again {
+						j := sort.Search(len(again), func(j int) bool { return again[j] > again[i]+100*time.Millisecond })
+						if j-i > n+10 {
+							r.Fatalf("%d within 100 ms", j-i)
+						}
+					}
+					if together := sort.Search(len(again), func(j int) bool { return again[j] > again[0]+200*time.Millisecond }); together != 1 {
+						r.Fatalf("%d came back together at the end of the hold", together)
+					}
+					return
 				}
 				distinct := map[time.Duration]bool{}
 				for _, at := range again {

@@ -1,9 +1,6 @@
 package middleware_test
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -161,9 +158,3 @@ func mustLimiter(t *testing.T, c bucket.Config) *bucket.Local {
 	}
 	return l
 }
-
-var (
-	_ = bytes.NewReader
-	_ = context.Canceled
-	_ = errors.Is
-)
