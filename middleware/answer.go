@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"time"
 
@@ -32,70 +33,75 @@ func (v verdict) refused() bool {
 // judge returns the verdict on resp, an answer with an error status. A turn
 // judges an answer once: if a layer below has done so, its verdict stands, also
 // when a foreign layer in between has put the answer into a new Response.
-func (t *turn) judge(resp *http.Response, req *http.Request, reader *retryafter.Reader, need func(string) int64) verdict {
-	t.mu.Lock()
-	if t.judged == resp || t.judged != nil && !t.taken && t.judged.StatusCode == resp.StatusCode {
-		v := t.verdict
-		t.mu.Unlock()
+func (t *turn) judge(resp *http.Response, req *http.Request, source *retryafter.Source, need func(string) int64) verdict {
+	var v verdict
+	var known bool
+	t.inTrouble(func(tr *trouble) {
+		known = tr.judged == resp || tr.judged != nil && !tr.taken && tr.judged.StatusCode == resp.StatusCode
+		v = tr.verdict
+	})
+	if known {
 		return v
 	}
-	t.mu.Unlock()
+	v = verdict{}
+	if source.ReadsBody(resp.StatusCode) {
+		v.prefix = peek(resp)
+	}
+	v.sig = source.Classify(resp.StatusCode, resp.Header, v.prefix, time.Now())
+	if v.refused() {
+		t.step(&v, req, need)
+	}
+	t.inTrouble(func(tr *trouble) { tr.judged, tr.verdict, tr.taken = resp, v, false })
+	return v
+}
 
-	v := verdict{prefix: peek(resp)}
-	v.sig = reader.Classify(req.URL.Host, resp.StatusCode, resp.Header, v.prefix, time.Now())
-	if !v.refused() {
-		t.record(resp, v)
-		return v
-	}
+// step asks the ladder what to do about a refusal.
+func (t *turn) step(v *verdict, req *http.Request, need func(string) int64) {
 	policy := t.policy.Load()
-	if policy == nil {
-		policy = defaultLadder()
+	if policy == nil { // no Ladder in this chain: the default one says how long to hold the key
+		p := retryafter.DefaultPolicy()
+		policy = &p
 	}
 	jitter := policy.Jittered(0)
 	r := retryafter.Refusal{Signal: v.sig, Route: t.routeLeft(), Need: need}
 	if r.Left, r.HasDeadline = left(req.Context()); r.HasDeadline {
 		r.Left -= jitter
 	}
-	t.mu.Lock()
-	t.refused++
-	r.Total, r.OnRoute = t.resends+1, t.refused
-	t.mu.Unlock()
+	t.inTrouble(func(tr *trouble) {
+		tr.refused++
+		r.Total, r.OnRoute = tr.resends+1, tr.refused
+	})
 	v.act, v.wait = policy.Step(r)
+	v.wait += min(jitter, math.MaxInt64-v.wait)
 	if v.act == retryafter.Wait && t.probe.Load() {
 		// The probe has found out what it was sent for: the gate rests again.
 		if v.act = retryafter.Return; r.Route {
 			v.act = retryafter.Escalate
 		}
 	}
-	v.wait += min(jitter, 1<<63-1-v.wait)
-	t.record(resp, v)
-	return v
-}
-
-func (t *turn) record(resp *http.Response, v verdict) {
-	t.mu.Lock()
-	t.judged, t.verdict, t.taken = resp, v, false
-	t.mu.Unlock()
 }
 
 // holding notes that a Pace layer holds the key for the verdict on resp.
 func (t *turn) holding(resp *http.Response) {
-	t.mu.Lock()
-	if t.judged == resp {
-		t.verdict.held = true
-	}
-	t.mu.Unlock()
+	t.inTrouble(func(tr *trouble) {
+		if tr.judged == resp {
+			tr.verdict.held = true
+		}
+	})
 }
 
 // take marks the verdict as acted on: a later answer is a new one.
 func (t *turn) take() {
-	t.mu.Lock()
-	t.taken = true
-	t.mu.Unlock()
+	if t.trouble.Load() != nil {
+		t.inTrouble(func(tr *trouble) { tr.taken = true })
+	}
 }
 
 // refusal keeps what a refused answer said, and throws the answer away.
 func (t *turn) refusal(resp *http.Response, v verdict) *retryafter.RefusedError {
+	if v.prefix == nil {
+		v.prefix = peek(resp)
+	}
 	discard(resp)
 	return &retryafter.RefusedError{
 		Signal:   v.sig,
@@ -165,8 +171,3 @@ func needOf(cost bucket.Cost) func(unit string) int64 {
 
 // alive reports whether the caller still wants the answer.
 func alive(ctx context.Context) bool { return ctx.Err() == nil }
-
-func defaultLadder() *retryafter.Policy {
-	p := retryafter.DefaultPolicy()
-	return &p
-}

@@ -93,8 +93,11 @@ func (l *escalateLayer) pick(t *turn) (int, error) {
 			continue
 		}
 		t.mu.Lock()
-		t.permit, t.refused, t.spent = permit, 0, false
+		t.permit = permit
 		t.mu.Unlock()
+		if t.trouble.Load() != nil {
+			t.inTrouble(func(tr *trouble) { tr.refused, tr.spent = 0, false })
+		}
 		t.route.Store(int32(i))
 		t.probe.Store(permit.Probe())
 		return i, nil
@@ -170,7 +173,7 @@ func (l *escalateLayer) weighAnswer(t *turn, req *http.Request, resp **http.Resp
 	if (*resp).StatusCode < 400 {
 		return escalate.Outcome{}, false
 	}
-	v := t.judge(*resp, req, &l.reader, nil)
+	v := t.judge(*resp, req, l.reader.For(req.URL.Host), nil)
 	out := escalate.Outcome{Kind: kindOf(v.sig.Class), RetryAfter: v.sig.RetryAfter, HasHint: v.sig.RetryAfter > 0}
 	switch {
 	case v.refused() && t.policy.Load() == nil && t.routeLeft(): // no ladder: the first refusal is enough
@@ -197,10 +200,9 @@ func (l *escalateLayer) weighAnswer(t *turn, req *http.Request, resp **http.Resp
 }
 
 // exhausted reports whether the ladder came to its hard stop on this route.
-func (t *turn) exhausted() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.spent
+func (t *turn) exhausted() (spent bool) {
+	t.inTrouble(func(tr *trouble) { spent = tr.spent })
+	return spent
 }
 
 // resendable reports whether the Retry of the turn, or the default one, would
@@ -228,7 +230,7 @@ func outcomeOf(e *escalate.Error) escalate.Outcome {
 func (t *turn) watchStream(resp *http.Response) {
 	switch b := resp.Body.(type) {
 	case *sending:
-		b.stream = t.streamed
+		b.watched = true
 	case nil, io.Writer: // 101: no end to be judged
 	default:
 		if resp.Body != http.NoBody {

@@ -64,7 +64,7 @@ func (l *ladderLayer) roundTrip(t *turn, req *http.Request) (*http.Response, err
 		if resp.StatusCode < 400 {
 			return resp, nil
 		}
-		v := t.judge(resp, req, &l.reader, nil)
+		v := t.judge(resp, req, l.reader.For(req.URL.Host), nil)
 		if !v.refused() {
 			return resp, nil
 		}
@@ -97,9 +97,9 @@ func (l *ladderLayer) roundTrip(t *turn, req *http.Request) (*http.Response, err
 // stop notes whether the ladder is at its end with this refusal, rather than
 // turned back by a deadline or a spent quota.
 func (t *turn) stop(v verdict, maxRetries int) {
-	t.mu.Lock()
-	t.spent = v.sig.Retryable && v.sig.Class != retryafter.QuotaExhausted && t.resends >= maxRetries
-	t.mu.Unlock()
+	t.inTrouble(func(tr *trouble) {
+		tr.spent = v.sig.Retryable && v.sig.Class != retryafter.QuotaExhausted && tr.resends >= maxRetries
+	})
 }
 
 // isLocal reports whether err is a refusal of our own, or the caller's leaving,

@@ -86,11 +86,9 @@ type sending struct {
 	gate  gateContext
 	used  atomic.Bool
 
-	rc     io.ReadCloser // the answer's body
-	stream func(error)   // told what it ended with, under a router
-	ended  atomic.Bool   // the grant is settled
-
-	meters [4]bucket.Meter
+	rc      io.ReadCloser // the answer's body
+	watched bool          // the breaker wants to know how it ends
+	ended   atomic.Bool   // the grant is settled
 }
 
 // sending returns room for a send: the turn's own for the first.
@@ -136,7 +134,7 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 	}
 	answered = true
 	if resp.StatusCode >= 400 {
-		if v := t.judge(resp, req, &l.config.Reader, needOf(cost)); v.refused() {
+		if v := t.judge(resp, req, m.source(&l.config.Reader, req.URL.Host).Source, needOf(cost)); v.refused() {
 			s.refused(resp, v)
 			return resp, nil
 		}
@@ -241,8 +239,9 @@ func (s *sending) refused(resp *http.Response, v verdict) {
 func (s *sending) served(resp *http.Response, host string) {
 	s.m.tally.served.Add(1)
 	var room [8]retryafter.Window
-	if resp.Header.Get("Age") == "" { // a cache's copy tells of the past
-		s.report(s.m.source(&s.layer.config.Reader, host).Windows(room[:0], resp.Header, time.Now()))
+	source := s.m.source(&s.layer.config.Reader, host)
+	if shown := source.families(resp.Header); shown != 0 {
+		s.report(source.WindowsOf(shown, room[:0], resp.Header, time.Now()))
 	}
 	s.grant.Served()
 	s.t.take()
@@ -264,18 +263,19 @@ func (s *sending) served(resp *http.Response, host string) {
 
 // report tells the bucket what the server says is left.
 func (s *sending) report(windows []retryafter.Window) {
+	var meters [8]bucket.Meter
 	n := 0
 	for i := range windows {
 		w := &windows[i]
 		unit, ok := unitOf(w.Unit)
-		if !ok || w.Remaining < 0 || n == len(s.meters) {
+		if !ok || w.Remaining < 0 || n == len(meters) {
 			continue
 		}
-		s.meters[n] = bucket.Meter{Unit: unit, Limit: w.Limit, Remaining: w.Remaining, Reset: w.Reset, Per: w.Per, Refills: w.Refills}
+		meters[n] = bucket.Meter{Unit: unit, Limit: w.Limit, Remaining: w.Remaining, Reset: w.Reset, Per: w.Per, Refills: w.Refills}
 		n++
 	}
 	if n > 0 {
-		s.grant.Report(s.meters[:n]...)
+		s.grant.Report(meters[:n]...)
 	}
 }
 
@@ -292,8 +292,8 @@ func (s *sending) settle() {
 func (s *sending) Read(p []byte) (int, error) {
 	n, err := s.rc.Read(p)
 	if err != nil {
-		if !s.ended.Load() && s.stream != nil {
-			s.stream(err)
+		if s.watched && !s.ended.Load() {
+			s.t.streamed(err)
 		}
 		s.settle()
 	}

@@ -113,7 +113,7 @@ func (l *retryLayer) roundTrip(t *turn, req *http.Request) (*http.Response, erro
 		}
 		var sig retryafter.Signal
 		if err == nil {
-			sig = t.judge(resp, req, &l.reader, nil).sig
+			sig = t.judge(resp, req, l.reader.For(r.URL.Host), nil).sig
 		}
 		if !l.policy.allows(r, sig, err) {
 			return resp, err
@@ -150,14 +150,13 @@ func (p RetryPolicy) longest() time.Duration {
 // fail counts a transport retry, and reports whether the budget still had one;
 // n is how many were spent before.
 func (t *turn) fail(budget int) (n int, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n = t.failures
-	if n >= budget {
-		return n, false
-	}
-	t.failures++
-	return n, true
+	t.inTrouble(func(tr *trouble) {
+		if n = tr.failures; n < budget {
+			tr.failures++
+			ok = true
+		}
+	})
+	return n, ok
 }
 
 // allows reports whether req, whose send ended in err or in an answer of this

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"math/bits"
+	"net/http"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -199,19 +200,36 @@ type meter struct {
 	lastHost  atomic.Pointer[hostSource]
 }
 
-// hostSource is how answers of a host are read.
+// hostSource is how answers of a host are read, and which limit headers the
+// host has shown: successes are scanned for those alone.
 type hostSource struct {
-	host   string
-	source *retryafter.Source
+	host string
+	*retryafter.Source
+	shown   atomic.Uint64
+	answers atomic.Uint64
+}
+
+// lookAgain is how many answers of a host go by before one is scanned for limit
+// headers that it had not shown.
+const lookAgain = 64
+
+// families returns which limit headers to read an answer for.
+func (s *hostSource) families(h http.Header) retryafter.Families {
+	shown := s.shown.Load()
+	if s.answers.Add(1)%lookAgain == 1 {
+		shown |= uint64(s.Source.Families(h))
+		s.shown.Store(shown)
+	}
+	return retryafter.Families(shown)
 }
 
 // source returns how r reads answers of host.
-func (m *meter) source(r *retryafter.Reader, host string) *retryafter.Source {
+func (m *meter) source(r *retryafter.Reader, host string) *hostSource {
 	if l := m.lastHost.Load(); l != nil && l.host == host {
-		return l.source
+		return l
 	}
-	s := r.For(host)
-	m.lastHost.Store(&hostSource{host, s})
+	s := &hostSource{host: host, Source: r.For(host)}
+	m.lastHost.Store(s)
 	return s
 }
 

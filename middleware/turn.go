@@ -36,27 +36,45 @@ type turn struct {
 	router atomic.Pointer[escalate.Router]
 
 	route    atomic.Int32 // the route in use
-	probe    atomic.Bool  // permit is a probe's: the gate's next move hangs on this turn
 	attempts atomic.Int32 // sends, all routes together
+	probe    atomic.Bool  // permit is a probe's: the gate's next move hangs on this turn
+	over     atomic.Bool  // the outermost layer has returned: nobody joins any more
 
-	mu       sync.Mutex
-	over     bool            // the outermost layer has returned: nobody joins any more
-	permit   escalate.Permit // for the route in use
-	left     uint64          // the routes given up, as bits
-	resends  int             // rate-limit retries spent, all routes together
-	refused  int             // refusals on this route
-	failures int             // transport retries spent
-	placeKey string          // where place counts
-	place    bucket.Place
-	judged   *http.Response // the failed answer that verdict is about
-	verdict  verdict
-	taken    bool  // the verdict was acted on
-	spent    bool  // the ladder came to its hard stop
-	hookErr  error // the first panic of a hook of the user's
+	mu      sync.Mutex
+	permit  escalate.Permit // for the route in use
+	left    uint64          // the routes given up, as bits
+	trouble atomic.Pointer[trouble]
+	hookErr atomic.Pointer[error] // the first panic of a hook of the user's
 
 	req   *http.Request // the request as the outermost layer passes it on
 	body  sendBody      // its body
 	first sending       // the first send through Pace
+}
+
+// trouble is what a turn keeps once something has gone wrong with it: a call
+// that is served at once has none. Guarded by the turn's mu.
+type trouble struct {
+	resends  int    // rate-limit retries spent, all routes together
+	refused  int    // refusals on this route
+	failures int    // transport retries spent
+	placeKey string // where place counts
+	place    bucket.Place
+	judged   *http.Response // the failed answer that verdict is about
+	verdict  verdict
+	taken    bool // the verdict was acted on
+	spent    bool // the ladder came to its hard stop
+}
+
+// inTrouble runs f on the turn's trouble, under mu.
+func (t *turn) inTrouble(f func(*trouble)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tr := t.trouble.Load()
+	if tr == nil {
+		tr = new(trouble)
+		t.trouble.Store(tr)
+	}
+	f(tr)
 }
 
 type turnKey struct{}
@@ -72,12 +90,7 @@ func (t *turn) Value(key any) any {
 // turnOf returns the turn that ctx belongs to and that still runs, or nil.
 func turnOf(ctx context.Context) *turn {
 	t, _ := ctx.Value(turnKey{}).(*turn)
-	if t == nil {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
+	if t == nil || t.over.Load() {
 		return nil
 	}
 	return t
@@ -121,9 +134,7 @@ func (t *turn) join(l layer, req *http.Request) (*http.Response, error) {
 // end closes the turn: nobody joins it any more. A body that never left this
 // package is closed here, also when a layer panics; so early refusals need not.
 func (t *turn) end() {
-	t.mu.Lock()
-	t.over = true
-	t.mu.Unlock()
+	t.over.Store(true)
 	t.body.end()
 }
 
@@ -182,40 +193,31 @@ func claim[T any](slot *atomic.Pointer[T], own *T) bool {
 }
 
 // hookPanicked makes err, a panic of a hook of the user's, the turn's error.
-func (t *turn) hookPanicked(err error) {
-	t.mu.Lock()
-	if t.hookErr == nil {
-		t.hookErr = err
-	}
-	t.mu.Unlock()
-}
+func (t *turn) hookPanicked(err error) { t.hookErr.CompareAndSwap(nil, &err) }
 
 // hookFailed returns the error that a panic of a hook has become, or nil.
 func (t *turn) hookFailed() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.hookErr
+	if err := t.hookErr.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // climb counts one rate-limit retry.
-func (t *turn) climb() {
-	t.mu.Lock()
-	t.resends++
-	t.mu.Unlock()
-}
+func (t *turn) climb() { t.inTrouble(func(tr *trouble) { tr.resends++ }) }
 
 // setPlace keeps the turn's place in the queue of key, from its first arrival.
 func (t *turn) setPlace(key string, p bucket.Place) {
-	t.mu.Lock()
-	t.placeKey, t.place = key, p
-	t.mu.Unlock()
+	t.inTrouble(func(tr *trouble) { tr.placeKey, tr.place = key, p })
 }
 
 // placeIn returns the turn's place in the queue of key, if it was there before.
-func (t *turn) placeIn(key string) (bucket.Place, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.place, t.place != bucket.Place{} && t.placeKey == key
+func (t *turn) placeIn(key string) (p bucket.Place, ok bool) {
+	if t.trouble.Load() == nil {
+		return p, false
+	}
+	t.inTrouble(func(tr *trouble) { p, ok = tr.place, tr.placeKey == key && tr.place != bucket.Place{} })
+	return p, ok
 }
 
 // quota returns the key of the route in use, or "" without a router.
@@ -272,29 +274,35 @@ func (e errGateOpened) Error() string {
 // somebody really waits on it, that is, asks for Done.
 type gateContext struct {
 	context.Context
-	t *turn
+	t    *turn
+	wait atomic.Pointer[gateWait]
+}
 
-	once   sync.Once
+type gateWait struct {
 	done   chan struct{}
-	opened atomic.Bool // the gate opened, before the parent ended
 	ended  atomic.Bool
+	opened atomic.Bool // it ended because the gate opened
 	stops  [2]func()
 }
 
 func (c *gateContext) Done() <-chan struct{} {
-	c.once.Do(func() {
-		c.done = make(chan struct{})
-		c.stops[0] = c.t.router.Load().Watch(int(c.t.route.Load()), func() { c.end(true) })
-		stop := context.AfterFunc(c.Context, func() { c.end(false) })
-		c.stops[1] = func() { stop() }
-	})
-	return c.done
+	if w := c.wait.Load(); w != nil {
+		return w.done
+	}
+	w := &gateWait{done: make(chan struct{})}
+	if !c.wait.CompareAndSwap(nil, w) {
+		return c.wait.Load().done
+	}
+	w.stops[0] = c.t.router.Load().Watch(int(c.t.route.Load()), func() { w.end(true) })
+	stop := context.AfterFunc(c.Context, func() { w.end(false) })
+	w.stops[1] = func() { stop() }
+	return w.done
 }
 
-func (c *gateContext) end(opened bool) {
-	if !c.ended.Swap(true) {
-		c.opened.Store(opened)
-		close(c.done)
+func (w *gateWait) end(opened bool) {
+	if !w.ended.Swap(true) {
+		w.opened.Store(opened)
+		close(w.done)
 	}
 }
 
@@ -303,20 +311,23 @@ func (c *gateContext) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
 	}
-	if c.opened.Load() {
+	if w := c.wait.Load(); w != nil && w.opened.Load() {
 		return context.Canceled
 	}
 	return nil
 }
 
 // release ends the watch and reports whether the gate opened during the wait.
+// Whoever waited has returned.
 func (c *gateContext) release() bool {
-	for _, stop := range c.stops {
-		if stop != nil {
-			stop()
-		}
+	w := c.wait.Load()
+	if w == nil {
+		return false
 	}
-	return c.opened.Load()
+	for _, stop := range w.stops {
+		stop()
+	}
+	return w.opened.Load()
 }
 
 // sleep waits for d on behalf of the turn. It returns the context's error when
