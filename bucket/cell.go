@@ -43,9 +43,11 @@ func newCell(l Limit, headroom int64) cell {
 	room := new(big.Int).Quo(brim.Num(), brim.Denom())
 	for step := int64(1); step <= maxStep; step *= 10 {
 		perStep := new(big.Rat).Mul(rate, new(big.Rat).SetInt64(step))
-		// den is the least common multiple of both denominators.
-		gcd := new(big.Int).GCD(nil, nil, perStep.Denom(), brim.Denom())
-		den := new(big.Int).Mul(perStep.Denom(), new(big.Int).Quo(brim.Denom(), gcd))
+		den := perStep.Denom()
+		if step == 1 { // the brim is to be whole too: the least common multiple
+			gcd := new(big.Int).GCD(nil, nil, den, brim.Denom())
+			den = new(big.Int).Mul(den, new(big.Int).Quo(brim.Denom(), gcd))
+		}
 		if c, ok := fitCell(perStep, brim, den, step); ok {
 			c.room = room.Int64()
 			return c
