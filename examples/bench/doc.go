@@ -1,0 +1,31 @@
+// Package bench measures meteredhttp beside its peers, in the same run.
+//
+//	cd examples && go test ./bench -bench 'Acquire|Stack' -benchmem
+//
+// # How to read it
+//
+// Nanoseconds differ from one machine, and from one minute, to the next. So each
+// benchmark runs ours and the peers in turns, some thousand operations each, over
+// and over, and prints the ratio of the two beside its own time. A number that
+// begins with "x/" is such a ratio, ours over the peer's: x/peer 0.50 is half the
+// peer's time. ns/op, B/op and allocs/op are ours; where the peer's own time is
+// of use, it stands there with the peer's name, as peer-ns.
+//
+//   - BenchmarkAcquire takes a call's budget and settles it. The peer is a pair of
+//     limiters of golang.org/x/time/rate, one for requests and one for tokens, that
+//     are asked with Allow: what one writes without this library. The pair knows no
+//     keys, gives nothing back and does not take both or nothing.
+//   - BenchmarkStack sends a POST of 1 KiB through everything that middleware.New
+//     builds, with a backup route, on a call that is served. "added" is what is
+//     left when the time of the bare transport, which is in memory and allocates
+//     nothing, is taken away. x/rival and x/failsafe are ratios of added times.
+//     The rival is wired by hand from go-retryablehttp, two limiters of x/time/rate
+//     and gobreaker; failsafe is failsafe-go's RoundTripper with its retry policy,
+//     circuit breaker and rate limiter. See peers_test.go for how they are set up.
+//   - BenchmarkLayers builds the Stack up layer by layer, to show what each one adds.
+//   - BenchmarkWaiters lets crowds wait on one key, and grants them all at once.
+//
+// What must hold wherever it runs (allocations, bytes for each waiter, order) is
+// held by tests, without a clock. They need a build without the race detector,
+// which changes what is allocated; under it they check less, and say so.
+package bench
