@@ -23,34 +23,40 @@ func (a *account) tooLate(now int64, cost Cost, place Place, since int64, cause 
 // all before it and its own refilled, in whatever steps they left.
 func (a *account) departs(now int64, cost Cost, place Place, since int64) (int64, Unit) {
 	start := max(now, a.hold.until)
-	at, pred, borne, unit := start, start, start, Requests
+	own, sooner, pred, borne, unit := start, start, start, start, Requests
 	for i := range a.meters {
 		m := &a.meters[i]
 		q := m.queue(a, start, cost.Of(m.limit.Unit), place)
-		if q.own > at {
-			at, unit = q.own, m.limit.Unit
+		if q.own > own {
+			own, unit = q.own, m.limit.Unit
 		}
+		sooner = max(sooner, q.sooner)
 		pred = max(pred, q.pred)
 		borne = max(borne, q.borne)
 	}
 	if a.local.maxWait < 0 || a.local.refuseOverdue {
-		return at, unit
+		return own, unit
 	}
-	// It may be overdue before that. But nobody is, in a line that moves: where none before it
-	// needs MaxWait to be refilled and the head is in time, it is overdue no sooner than MaxWait
-	// after the one before it left.
+	// It may be overdue before that, or those before it may. But nobody is, in a line that moves:
+	// there it is overdue no sooner than MaxWait after the one before it left.
 	overdue := a.patience(now, since)
-	if overdue < at && a.moves(now, start, place) {
-		overdue = max(overdue, later(pred, a.local.maxWait))
+	if overdue >= own && own == sooner {
+		return own, unit
 	}
-	return min(at, max(overdue, borne)), unit
+	if a.moves(now, start, place) {
+		overdue = max(overdue, later(pred, a.local.maxWait))
+	} else {
+		own = sooner
+	}
+	return min(own, max(overdue, borne)), unit
 }
 
-// arrears are the instants at which one meter could let a place in line go.
+// arrears are the instants at which one meter could let go a place in line.
 type arrears struct {
-	own   int64 // the call at the place
-	pred  int64 // the one before it
-	borne int64 // the call, if it may leave a capacity of debt behind
+	own    int64 // the call at the place, if nobody before it leaves on debt
+	sooner int64 // the call, if those before it may
+	pred   int64 // the one before it
+	borne  int64 // the call, if it may leave a capacity of debt behind
 }
 
 func (m *meter) queue(a *account, start, own int64, place Place) arrears {
@@ -59,9 +65,10 @@ func (m *meter) queue(a *account, start, own int64, place Place) arrears {
 		w := m.log
 		total := capped + min(own, w.amount)
 		return arrears{
-			own:   w.drain(start, total, w.amount),
-			pred:  w.drain(start, capped, w.amount),
-			borne: w.drain(start, total, 2*w.amount),
+			own:    w.drain(start, total, w.amount, w.amount),
+			sooner: w.drain(start, total, w.amount, 2*w.amount),
+			pred:   w.drain(start, capped, w.amount, w.amount),
+			borne:  w.drain(start, total, 2*w.amount, 2*w.amount),
 		}
 	}
 	c := m.cell
@@ -76,10 +83,12 @@ func (m *meter) queue(a *account, start, own int64, place Place) arrears {
 	case own > c.room:
 		want = later(c.units(queued), c.brim)
 	}
+	at := max(c.reach(want), start)
 	return arrears{
-		own:   max(c.reach(want), start),
-		pred:  max(c.reach(c.units(capped)), start),
-		borne: max(c.reach(all-c.brim), start),
+		own:    at,
+		sooner: at, // whoever left on debt has to be refilled all the same
+		pred:   max(c.reach(c.units(capped)), start),
+		borne:  max(c.reach(all-c.brim), start),
 	}
 }
 

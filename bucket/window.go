@@ -112,13 +112,14 @@ func (w *window) reach(start, room int64) int64 {
 }
 
 // drain is a lower bound of the instant at which the last of a line that costs total leaves, when
-// the line may fill the window up to brim. It is exact while total fits the brim: what lies beyond
-// must wait until as much of the line itself has come back.
-func (w *window) drain(start, total, brim int64) int64 {
-	rounds := int64(0)
-	if total > brim {
-		rounds = (total - brim + w.amount - 1) / w.amount
-		total = max(total-rounds*w.amount, 0)
+// the log may hold last at that time, and most before. It is exact while total is no more than
+// last; what lies beyond must wait until as much of the line itself has come back.
+func (w *window) drain(start, total, last, most int64) int64 {
+	if total <= last {
+		return w.reach(start, last-total)
 	}
-	return later(w.reach(start, brim-total), satMul(rounds, w.per))
+	total -= last
+	rounds := (total - 1) / most
+	total -= rounds * most
+	return later(w.reach(start, most-total), satMul(rounds+1, w.per))
 }

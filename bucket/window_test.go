@@ -75,7 +75,7 @@ func TestWindowDrainsALineInRounds(t *testing.T) {
 		{0, 5e8}, {1, sec}, {6, sec}, {7, sec + 3e8}, {10, sec + 3e8},
 		{11, 2 * sec}, {16, 2 * sec}, {17, 2*sec + 3e8}, {20, 2*sec + 3e8}, {21, 3 * sec},
 	} {
-		if got := w.drain(5e8, tt.total, 10); got != tt.want {
+		if got := w.drain(5e8, tt.total, 10, 10); got != tt.want {
 			t.Errorf("a line of %d is gone at %d, want %d", tt.total, got, tt.want)
 		}
 	}
