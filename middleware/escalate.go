@@ -46,6 +46,7 @@ func (l *escalateLayer) roundTrip(t *turn, req *http.Request) (*http.Response, e
 	if !claim(&t.router, l.router) {
 		return l.send(t, req) // the Escalate above has this turn
 	}
+	t.entry.Store(req)
 	defer t.done(escalate.Outcome{Verdict: escalate.Neutral}) // a panic below; else done already
 	var failed []error                                        // what the routes given up ended with
 	for {

@@ -46,9 +46,9 @@ type turn struct {
 	trouble atomic.Pointer[trouble]
 	hookErr atomic.Pointer[error] // the first panic of a hook of the user's
 
-	req   *http.Request // the request as the outermost layer passes it on
-	body  sendBody      // its body
-	first sending       // the first send through Pace
+	entry atomic.Pointer[http.Request] // the request as it came to Escalate
+	body  sendBody                     // of the request that the turn was started with
+	first sending                      // the first send through Pace
 }
 
 // trouble is what a turn keeps once something has gone wrong with it: a call
@@ -105,7 +105,6 @@ func enter(l layer, req *http.Request, o Observer) (*http.Response, error) {
 	t := &turn{Context: req.Context(), observer: o}
 	r := req.WithContext(t)
 	r.Body, r.GetBody = adopt(&t.body, req)
-	t.req = r
 	defer t.end()
 	resp, err := l.roundTrip(t, r)
 	if resp != nil && resp.Request == r {
@@ -158,6 +157,53 @@ func (t *turn) hook(what string, f func()) {
 		}
 	}()
 	f()
+}
+
+// Turn starts a turn for a host client that has a retry loop of its own: all
+// requests sent through the Stack's transports under the returned context are
+// one logical call, with one rate-limit budget, one transport budget and one
+// place in the queue, whoever sends them again. A context that is within a turn
+// already is returned as it is.
+//
+// end closes the turn: a context that outlives it starts a new one. It may be
+// called more than once, and before the last answer's body is read.
+func (s *Stack) Turn(ctx context.Context) (turnCtx context.Context, end func()) {
+	if turnOf(ctx) != nil {
+		return ctx, func() {}
+	}
+	t := &turn{Context: ctx, observer: s.config.Observer}
+	return t, func() { t.over.Store(true) }
+}
+
+// Handled reports whether the layers are done with a call, so that a retry loop
+// above must leave it alone: the answer is a refusal that the ladder has waited
+// out or given up (429, 503, 529 and what a provider means so), or the error is
+// a refusal of ours, an escalation, or a hook's panic. Answers and errors that
+// say only that the server or the network failed are not handled. resp may be
+// nil, and err too.
+func Handled(resp *http.Response, err error) bool {
+	if err != nil {
+		return !isFault(context.Background(), err)
+	}
+	if resp == nil {
+		return false
+	}
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, 529:
+		return true
+	}
+	if resp.Request == nil {
+		return false
+	}
+	t, _ := resp.Request.Context().Value(turnKey{}).(*turn)
+	if t == nil || t.trouble.Load() == nil {
+		return false
+	}
+	refused := false
+	t.inTrouble(func(tr *trouble) {
+		refused = tr.judged != nil && tr.judged.StatusCode == resp.StatusCode && tr.verdict.refused()
+	})
+	return refused
 }
 
 // hookError is a panic of a user's function.
@@ -232,7 +278,7 @@ func (t *turn) quota() string {
 // untried in it and whose gate admits now, with a body that can be sent again.
 func (t *turn) routeLeft() bool {
 	router := t.router.Load()
-	if router == nil || !replayable(t.req) {
+	if router == nil || !replayable(t.entry.Load()) {
 		return false
 	}
 	t.mu.Lock()

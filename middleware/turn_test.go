@@ -205,3 +205,37 @@ func TestAResendRefusedLocallyKeepsTheRefusal(t *testing.T) {
 		r.wantHits(1)
 	})
 }
+
+// A host client's own loop, within one turn, spends one budget.
+func TestAHostsLoopWithinATurnSpendsOneBudget(t *testing.T) {
+	virtual(t, scripted(times(-1, refusal("0"))), func(r rig) {
+		c, s := r.stack(middleware.Config{Ladder: policy(func(p *retryafter.Policy) { p.MaxRetries = 2 })})
+		ctx, end := s.Turn(r.Context())
+		for range 4 {
+			resp, err := c.Do(r.request("GET", nil).WithContext(ctx))
+			if err != nil {
+				r.Fatal(err)
+			}
+			resp.Body.Close()
+			if !middleware.Handled(resp, nil) {
+				r.Error("a refusal is not handled")
+			}
+		}
+		r.wantHits(3 + 3) // three by the ladder; each later attempt of the host is one send, unwaited
+		end()
+		end()
+		r.do(c, r.request("GET", nil).WithContext(ctx))
+		r.wantHits(6 + 3)
+	})
+	virtual(t, scripted(times(-1, metertest.Answer{Fault: metertest.ResetAfter})), func(r rig) {
+		c, s := r.stack(middleware.Config{Retry: middleware.RetryPolicy{MaxRetries: 2}, Router: r.router(escalate.Config{})})
+		ctx, end := s.Turn(r.Context())
+		defer end()
+		for range 4 {
+			if _, err := c.Do(r.request("GET", nil).WithContext(ctx)); middleware.Handled(nil, err) {
+				r.Error("a reset is handled")
+			}
+		}
+		r.wantHits(3 + 3)
+	})
+}
