@@ -37,7 +37,7 @@ func (t *turn) judge(resp *http.Response, req *http.Request, source *retryafter.
 	var v verdict
 	var known bool
 	t.inTrouble(func(tr *trouble) {
-		known = tr.judged == resp || tr.judged != nil && !tr.taken && tr.judged.StatusCode == resp.StatusCode
+		known = tr.judged == resp || tr.judged != nil && !tr.stale && tr.judged.StatusCode == resp.StatusCode
 		v = tr.verdict
 	})
 	if known {
@@ -51,7 +51,7 @@ func (t *turn) judge(resp *http.Response, req *http.Request, source *retryafter.
 	if v.refused() {
 		t.step(&v, req, need)
 	}
-	t.inTrouble(func(tr *trouble) { tr.judged, tr.verdict, tr.taken = resp, v, false })
+	t.inTrouble(func(tr *trouble) { tr.judged, tr.verdict, tr.stale = resp, v, false })
 	return v
 }
 
@@ -90,10 +90,10 @@ func (t *turn) holding(resp *http.Response) {
 	})
 }
 
-// take marks the verdict as acted on: a later answer is a new one.
-func (t *turn) take() {
+// forgetVerdict marks the verdict as one on an answer before the next send.
+func (t *turn) forgetVerdict() {
 	if t.trouble.Load() != nil {
-		t.inTrouble(func(tr *trouble) { tr.taken = true })
+		t.inTrouble(func(tr *trouble) { tr.stale = true })
 	}
 }
 

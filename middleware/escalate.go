@@ -178,7 +178,6 @@ func (l *escalateLayer) weighAnswer(t *turn, req *http.Request, resp **http.Resp
 	out := escalate.Outcome{Kind: kindOf(v.sig.Class), RetryAfter: v.sig.RetryAfter, HasHint: v.sig.RetryAfter > 0}
 	switch {
 	case v.refused() && t.policy.Load() == nil && t.routeLeft(): // no ladder: the first refusal is enough
-		t.take()
 		e := t.escalation(*resp, v)
 		*resp, *err = nil, e
 		return outcomeOf(e), true

@@ -68,7 +68,6 @@ func (l *ladderLayer) roundTrip(t *turn, req *http.Request) (*http.Response, err
 		if !v.refused() {
 			return resp, nil
 		}
-		t.take()
 		switch v.act {
 		case retryafter.Escalate:
 			err := t.escalation(resp, v)

@@ -43,9 +43,11 @@ func linkTo(next http.RoundTripper) link {
 	return link{next: next, ours: ours}
 }
 
-// send passes req down. The body of a request that leaves this package is
-// from then on the business of whoever got it.
+// send passes req down. What was made of earlier answers does not hold for the
+// one that comes; and the body of a request that leaves this package is from
+// then on the business of whoever got it.
 func (l link) send(t *turn, req *http.Request) (*http.Response, error) {
+	t.forgetVerdict()
 	if l.ours != nil {
 		return l.ours.roundTrip(t, req)
 	}

@@ -109,13 +109,15 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 	if err := s.acquire(req); err != nil {
 		return nil, err
 	}
-	t.observe(t.Context, Event{Kind: Sent, Key: m.key, Attempt: int(t.attempts.Add(1)), Cost: cost})
-	if err := t.hookFailed(); err != nil {
-		s.grant.Cancel()
-		return nil, err
+	attempt := int(t.attempts.Add(1))
+	if t.observer != nil {
+		t.observe(t.Context, Event{Kind: Sent, Key: m.key, Attempt: attempt, Cost: cost})
+		if err := t.hookFailed(); err != nil {
+			s.grant.Cancel()
+			return nil, err
+		}
 	}
-	m.tally.sends.Add(1)
-	m.tally.at(l.meters.now()).sent.Add(1)
+	m.sent(l.meters.now())
 
 	answered := false
 	defer func() {
@@ -170,7 +172,7 @@ func (s *sending) acquire(req *http.Request) error {
 	t, key := s.t, s.m.key
 	ctx := req.Context()
 	if policy := t.policy.Load(); policy != nil && policy.OverCap == retryafter.Stop {
-		if wait := time.Duration(s.m.heldUntil.Load()) - s.layer.meters.now(); wait > policy.MaxDelay {
+		if wait := s.held(); wait > policy.MaxDelay {
 			return &bucket.WaitError{Key: key, Wait: wait}
 		}
 	}
@@ -208,6 +210,19 @@ func (s *sending) acquire(req *http.Request) error {
 	return nil
 }
 
+// held returns how long the key is held yet.
+func (s *sending) held() time.Duration {
+	wait := time.Duration(s.m.heldUntil.Load()) - s.layer.meters.now()
+	if l, ok := s.layer.limiter.(interface {
+		Stats(key string) (bucket.KeyStats, bool)
+	}); ok && wait > 0 { // the hold may have been lifted
+		if st, ok := l.Stats(s.m.key); ok {
+			wait = st.HeldFor
+		}
+	}
+	return wait
+}
+
 // refused gives the budget back and holds the key.
 func (s *sending) refused(resp *http.Response, v verdict) {
 	t, m := s.t, s.m
@@ -222,8 +237,7 @@ func (s *sending) refused(resp *http.Response, v verdict) {
 	t.holding(resp)
 
 	now := s.layer.meters.now()
-	m.tally.refused[v.sig.Class].Add(1)
-	m.tally.at(now).refused.Add(1)
+	m.refused(now, v.sig.Class)
 	raise(&m.heldUntil, int64(now+hold))
 	if t.observer != nil {
 		asked, _ := v.sig.Wait(needOf(s.cost))
@@ -244,7 +258,6 @@ func (s *sending) served(resp *http.Response, host string) {
 		s.report(source.WindowsOf(shown, room[:0], resp.Header, time.Now()))
 	}
 	s.grant.Served()
-	s.t.take()
 	if resp.Body == nil || resp.Body == http.NoBody {
 		resp.Body = http.NoBody
 		s.settle()
@@ -285,7 +298,9 @@ func (s *sending) settle() {
 		return
 	}
 	s.grant.Settle(s.cost)
-	s.t.observe(s.t.Context, Event{Kind: Settled, Key: s.m.key, Cost: s.cost})
+	if s.t.observer != nil {
+		s.t.observe(s.t.Context, Event{Kind: Settled, Key: s.m.key, Cost: s.cost})
+	}
 }
 
 // Read is the answer's body; the grant is settled where it ends.

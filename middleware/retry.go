@@ -130,7 +130,6 @@ func (l *retryLayer) roundTrip(t *turn, req *http.Request) (*http.Response, erro
 		e := Event{Kind: Retried, Key: t.quota(), Attempt: int(t.attempts.Load()), Wait: wait, Err: err}
 		if resp != nil {
 			e.Status, e.Class = resp.StatusCode, sig.Class
-			t.take()
 			discard(resp)
 		}
 		t.observe(t.Context, e)

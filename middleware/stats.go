@@ -200,6 +200,17 @@ type meter struct {
 	lastHost  atomic.Pointer[hostSource]
 }
 
+func (m *meter) sent(now time.Duration) {
+	m.tally.sends.Add(1)
+	m.tally.at(now).sent.Add(1)
+	m.lastUsed.Store(int64(now))
+}
+
+func (m *meter) refused(now time.Duration, c retryafter.Class) {
+	m.tally.refused[c].Add(1)
+	m.tally.at(now).refused.Add(1)
+}
+
 // hostSource is how answers of a host are read, and which limit headers the
 // host has shown: successes are scanned for those alone.
 type hostSource struct {

@@ -61,7 +61,7 @@ type trouble struct {
 	place    bucket.Place
 	judged   *http.Response // the failed answer that verdict is about
 	verdict  verdict
-	taken    bool // the verdict was acted on
+	stale    bool // something was sent since
 	spent    bool // the ladder came to its hard stop
 }
 
