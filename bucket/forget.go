@@ -26,7 +26,7 @@ const (
 )
 
 // makeRoom drops keys until one more fits under MaxKeys, as far as keys may be dropped. In a large
-// table an eighth is picked at one go, so that adding a key stays cheap; those picked are looked at
+// table a quarter is picked at one go, so that adding a key stays cheap; those picked are looked at
 // again before they are dropped. Called with mu held.
 func (k *keys) makeRoom(l *Local) {
 	now := l.now()
@@ -68,8 +68,8 @@ func (k *keys) pick(now int64, maxKeys int) {
 		f.next = f.next[:min(len(f.next), max(k.count-maxKeys+1, 1))]
 		return
 	}
-	f.next = slices.Clone(f.next[:min(len(f.next), k.count/8)])
-	f.rest = k.count / 8
+	f.next = slices.Clone(f.next[:min(len(f.next), k.count/4)])
+	f.rest = k.count / 4
 }
 
 // dropOld drops what is long full and idle from the next two chains.
