@@ -47,10 +47,11 @@ func (l *escalateLayer) roundTrip(t *turn, req *http.Request) (*http.Response, e
 		return l.send(t, req) // the Escalate above has this turn
 	}
 	t.entry.Store(req)
-	defer t.done(escalate.Outcome{Verdict: escalate.Neutral}) // a panic below; else done already
-	var failed []error                                        // what the routes given up ended with
+	var permit escalate.Permit
+	defer func() { t.done(permit, escalate.Outcome{Verdict: escalate.Neutral}) }() // a panic below; else done already
+	var failed []error                                                             // what the routes given up ended with
 	for {
-		route, err := l.pick(t)
+		route, err := l.pick(t, &permit)
 		if err != nil {
 			return nil, l.router.Exhausted(append(failed, err)...)
 		}
@@ -66,7 +67,7 @@ func (l *escalateLayer) roundTrip(t *turn, req *http.Request) (*http.Response, e
 		resp, err := l.send(t, r)
 		closeUnsent(r)
 		outcome, reroute := l.weigh(t, r, &resp, &err)
-		t.done(outcome)
+		t.done(permit, outcome)
 		if !reroute {
 			if err == nil {
 				t.watchStream(resp)
@@ -79,39 +80,35 @@ func (l *escalateLayer) roundTrip(t *turn, req *http.Request) (*http.Response, e
 }
 
 // pick takes a permit for the first route that is not given up and admits.
-func (l *escalateLayer) pick(t *turn) (int, error) {
-	t.mu.Lock()
-	given := t.left
-	t.mu.Unlock()
+func (l *escalateLayer) pick(t *turn, permit *escalate.Permit) (int, error) {
+	given := t.left.Load()
 	var resting error
 	for i := range l.router.Routes() {
 		if given&(1<<i) != 0 {
 			continue
 		}
-		permit, err := l.router.Allow(i)
+		p, err := l.router.Allow(i)
 		if err != nil {
 			resting = errors.Join(resting, err)
 			continue
 		}
+		*permit = p
 		t.mu.Lock()
-		t.permit = permit
+		t.permit = p
 		t.mu.Unlock()
 		if t.trouble.Load() != nil {
 			t.inTrouble(func(tr *trouble) { tr.refused, tr.spent = 0, false })
 		}
 		t.route.Store(int32(i))
-		t.probe.Store(permit.Probe())
+		t.probe.Store(p.Probe())
 		return i, nil
 	}
 	return 0, resting
 }
 
-// done tells the gate of the route in use how the call ended there. The first
-// outcome counts.
-func (t *turn) done(o escalate.Outcome) {
-	t.mu.Lock()
-	permit := t.permit
-	t.mu.Unlock()
+// done tells the gate of a route how the call ended there. The first outcome
+// counts.
+func (t *turn) done(permit escalate.Permit, o escalate.Outcome) {
 	if err := permit.Done(o); err != nil {
 		t.hookPanicked(err)
 	}
@@ -119,9 +116,7 @@ func (t *turn) done(o escalate.Outcome) {
 
 // leave gives the route in use up for the rest of the turn.
 func (t *turn) leave() {
-	t.mu.Lock()
-	t.left |= 1 << t.route.Load()
-	t.mu.Unlock()
+	t.left.Or(1 << t.route.Load())
 }
 
 // rewrite returns req as the route wants it, on a copy of its own.

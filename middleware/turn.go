@@ -20,8 +20,8 @@ import (
 // it by their neighbour, and join.
 //
 // A turn is its own context: it embeds the caller's and answers for turnKey.
-// On the hot path it is, with the request copy that carries it, all that a
-// call allocates here.
+// It also is the copy of the request that carries it, and the body of request
+// and answer, so that a served call allocates it and nothing else here.
 //
 // A foreign RoundTripper between our layers may send twice at once (a hedge),
 // so whatever is not set before the first send is guarded by mu.
@@ -35,19 +35,20 @@ type turn struct {
 	faults atomic.Pointer[RetryPolicy]
 	router atomic.Pointer[escalate.Router]
 
-	route    atomic.Int32 // the route in use
-	attempts atomic.Int32 // sends, all routes together
-	probe    atomic.Bool  // permit is a probe's: the gate's next move hangs on this turn
-	over     atomic.Bool  // the outermost layer has returned: nobody joins any more
+	route    atomic.Int32  // the route in use
+	left     atomic.Uint64 // the routes given up, as bits
+	attempts atomic.Int32  // sends, all routes together
+	probe    atomic.Bool   // permit is a probe's: the gate's next move hangs on this turn
+	over     atomic.Bool   // the outermost layer has returned: nobody joins any more
 
 	mu      sync.Mutex
 	permit  escalate.Permit // for the route in use
-	left    uint64          // the routes given up, as bits
 	trouble atomic.Pointer[trouble]
 	hookErr atomic.Pointer[error] // the first panic of a hook of the user's
 
 	entry atomic.Pointer[http.Request] // the request as it came to Escalate
-	body  sendBody                     // of the request that the turn was started with
+	copy  http.Request                 // the request that the turn was started with, under the turn
+	body  sendBody                     // its body
 	first sending                      // the first send through Pace
 }
 
@@ -103,7 +104,8 @@ func enter(l layer, req *http.Request, o Observer) (*http.Response, error) {
 		return t.join(l, req)
 	}
 	t := &turn{Context: req.Context(), observer: o}
-	r := req.WithContext(t)
+	t.copy = *req.WithContext(t) // into the turn: what WithContext makes stays on the stack
+	r := &t.copy
 	r.Body, r.GetBody = adopt(&t.body, req)
 	defer t.end()
 	resp, err := l.roundTrip(t, r)
@@ -281,9 +283,7 @@ func (t *turn) routeLeft() bool {
 	if router == nil || !replayable(t.entry.Load()) {
 		return false
 	}
-	t.mu.Lock()
-	tried := t.left | 1<<t.route.Load()
-	t.mu.Unlock()
+	tried := t.left.Load() | 1<<t.route.Load()
 	for i := range router.Routes() {
 		if tried&(1<<i) == 0 {
 			if ok, _ := router.Admits(i); ok {
