@@ -18,29 +18,25 @@ import (
 
 func main() {
 	provider := httptest.NewServer(metertest.New(metertest.Config{
-		Requests: 600, Tokens: 200_000,
+		Requests: 600, Tokens: 400_000,
 		Cost: func(*http.Request, []byte) int64 { return 500 },
 	}))
 	defer provider.Close()
-	url := provider.URL
 
 	// README begin
+	limits := []bucket.Limit{bucket.PerMinute(bucket.Requests, 600), bucket.PerMinute(bucket.Tokens, 400_000)}
 	stack, err := middleware.New(middleware.Config{
-		Bucket: bucket.Config{Limits: []bucket.Limit{
-			bucket.PerMinute(bucket.Requests, 600),
-			bucket.PerMinute(bucket.Tokens, 200_000),
-		}},
-		Pace: middleware.PaceConfig{Cost: func(*http.Request) (bucket.Cost, error) {
-			return bucket.Cost{Requests: 1, InputTokens: 500}, nil // your estimate of the call
-		}},
+		Bucket: bucket.Config{Limits: limits},     // what the provider publishes
+		Pace:   middleware.PaceConfig{Cost: cost}, // what it will charge for a request
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	client := &http.Client{Transport: stack.Transport(nil)}
+	client := &http.Client{Transport: stack.Transport(nil)} // its calls wait their turn, and a 429 out
+	// README end
 
 	for range 20 {
-		resp, err := client.Post(url, "application/json", strings.NewReader(`{"prompt":"hello"}`))
+		resp, err := client.Post(provider.URL, "application/json", strings.NewReader(`{"prompt":"hello"}`))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -49,5 +45,9 @@ func main() {
 	for _, key := range stack.Stats().Keys {
 		fmt.Println(key.Sends, "sent,", key.Served, "served, health", key.Health)
 	}
-	// README end
+}
+
+// cost is an estimate; a client of a model would count the prompt's tokens here.
+func cost(*http.Request) (bucket.Cost, error) {
+	return bucket.Cost{Requests: 1, InputTokens: 400, OutputTokens: 100}, nil
 }

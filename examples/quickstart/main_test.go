@@ -30,9 +30,9 @@ func TestReadmeShowsThisProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block, ok := goBlockWith(string(readme), "middleware.New(")
+	block, ok := blockFromHere(string(readme))
 	if !ok {
-		t.Skip("README.md has no Go block with middleware.New")
+		t.Skipf("README.md has no Go block below %q", origin)
 	}
 	if block != program {
 		t.Errorf("README.md shows\n%s\nbut quickstart is\n%s", block, program)
@@ -53,30 +53,25 @@ func shown(source string) (string, error) {
 	return strings.Join(lines, ""), nil
 }
 
-// goBlockWith is the first Go block of a Markdown text that contains word.
-func goBlockWith(markdown, word string) (string, bool) {
-	for {
-		_, rest, ok := strings.Cut(markdown, "```go\n")
-		if !ok {
-			return "", false
-		}
-		block, rest, ok := strings.Cut(rest, "```")
-		if !ok {
-			return "", false
-		}
-		if strings.Contains(block, word) {
-			return block, true
-		}
-		markdown = rest
-	}
+// origin stands above the block of the README that comes from this program.
+const origin = "<!-- from examples/quickstart/main.go -->\n"
+
+// blockFromHere is the Go block of a Markdown text that stands below origin.
+func blockFromHere(markdown string) (string, bool) {
+	_, rest, _ := strings.Cut(markdown, origin)
+	rest, isGo := strings.CutPrefix(rest, "```go\n")
+	block, _, closed := strings.Cut(rest, "```")
+	return block, isGo && closed
 }
 
-func TestTheFirstBlockOfAReadmeThatBuildsAStackIsFound(t *testing.T) {
-	const readme = "```sh\nmiddleware.New(\n```\n```go\nother\n```\n\n```go\nmiddleware.New(1)\n```\n```go\nmiddleware.New(2)\n```\n"
-	if got, ok := goBlockWith(readme, "middleware.New("); !ok || got != "middleware.New(1)\n" {
+func TestOnlyTheBlockBelowItsOriginIsCompared(t *testing.T) {
+	const other = "```go\nother\n```\n\n"
+	if got, ok := blockFromHere(other + origin + "```go\nthis\n```\n" + other); !ok || got != "this\n" {
 		t.Errorf("found %q, %v", got, ok)
 	}
-	if got, ok := goBlockWith("```go\nother\n```\n", "middleware.New("); ok {
-		t.Errorf("found %q where there is none", got)
+	for _, none := range []string{"", other, origin, origin + "text\n" + other, origin + "```sh\nthis\n```\n", origin + "```go\nthis\n"} {
+		if got, ok := blockFromHere(none); ok {
+			t.Errorf("found %q in %q", got, none)
+		}
 	}
 }
