@@ -107,8 +107,8 @@ func layOut(q quota, results []result) drawing {
 		Right:      plotLeft + plotWidth,
 		PlotWidth:  plotWidth,
 		PlotHeight: plotHeight,
-		Subtitle:   fmt.Sprintf("The provider allows %s requests and %s tokens in %v, metered by token buckets. Both runs on one scale.", comma(q.requests), comma(q.tokens), q.per),
-		Limit:      fmt.Sprintf("limit %.0f/s", perSecond),
+		Subtitle:   fmt.Sprintf("The provider allows %s requests and %s tokens in %s, metered by token buckets. Both runs on one scale.", comma(q.requests), comma(q.tokens), q.time()),
+		Limit:      fmt.Sprintf("the limit on requests, %g per second", perSecond),
 	}
 	for _, v := range ticks(x.most, 16) {
 		d.Seconds = append(d.Seconds, tick{plotLeft + x.at(v), fmt.Sprintf("%g", v)})

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/middleware"
@@ -29,7 +28,7 @@ func (s stage) failover(ctx context.Context, q quota, jobs []job, o middleware.O
 	primary, backup := q.provider("primary"), q.provider("backup")
 	var died atomic.Pointer[time.Time]
 	res, err := s.run(ctx, run{
-		name:      "backup",
+		name:      "third",
 		jobs:      jobs,
 		providers: []*metertest.Provider{primary, backup},
 		client: func(urls []string, base http.RoundTripper) (http.RoundTripper, error) {
@@ -41,8 +40,8 @@ func (s stage) failover(ctx context.Context, q quota, jobs []job, o middleware.O
 		},
 		served: func(n int) {
 			if n == (len(jobs)+1)/2 {
-				now := time.Now()
 				primary.SetStatus(statusOverloaded)
+				now := time.Now()
 				died.Store(&now)
 			}
 		},
@@ -54,20 +53,23 @@ func (s stage) failover(ctx context.Context, q quota, jobs []job, o middleware.O
 	return f, err
 }
 
-// served is how many calls the provider of that index admitted before and after
-// the primary died, and how many it refused.
-func (f failover) at(provider int) (before, after, refused int) {
+// A share is what one provider had of the calls: those it admitted before and
+// after the primary died, and those it refused.
+type share struct{ before, after, refused int }
+
+// at is the share of the provider of that index.
+func (f failover) at(provider int) (s share) {
 	for _, e := range f.ledgers[provider] {
 		switch {
 		case !e.Admitted:
-			refused++
+			s.refused++
 		case f.died.IsZero() || !e.At.After(f.died):
-			before++
+			s.before++
 		default:
-			after++
+			s.after++
 		}
 	}
-	return before, after, refused
+	return s
 }
 
 // moved is how many calls were under way when the primary died, and were served
@@ -100,23 +102,25 @@ func (f failover) switched() (time.Duration, bool) {
 }
 
 // write tells where the calls were served.
-func (f failover) write(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "%-30s\t%s\t%s\t%s\t\n", "", "before", "after", "refused")
-	for i, name := range []string{"served by the primary", "served by the backup"} {
-		before, after, refused := f.at(i)
-		fmt.Fprintf(t, "%-30s\t%s\t%s\t%s\t\n", name, comma(before), comma(after), comma(refused))
-	}
-	if err := t.Flush(); err != nil {
-		return err
+func (f failover) write(w io.Writer) {
+	primary, backup := f.at(0), f.at(1)
+	fmt.Fprintf(w, "%-28s%12s%12s\n", "", "primary", "backup")
+	for _, row := range []struct {
+		title           string
+		primary, backup int
+	}{
+		{"served before it died", primary.before, backup.before},
+		{"served after", primary.after, backup.after},
+		{"refused", primary.refused, backup.refused},
+	} {
+		fmt.Fprintf(w, "%-28s%12s%12s\n", row.title, comma(row.primary), comma(row.backup))
 	}
 	took, ok := f.switched()
 	if !ok {
-		_, err := fmt.Fprintln(w, "\nThe backup had nothing to do.")
-		return err
+		fmt.Fprint(w, "\nThe backup had nothing to do.\n")
+		return
 	}
 	n, _ := f.lost()
-	_, err := fmt.Fprintf(w, "\nThe backup admitted its first call %s after the primary died. %s calls that were\nunder way then moved over to it; %s were lost.\n",
+	fmt.Fprintf(w, "\nThe backup admitted its first call %s after the primary died. %s calls that were\nunder way then moved over to it; %s were lost.\n",
 		seconds(took), comma(f.moved()), comma(n))
-	return err
 }

@@ -29,6 +29,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second interrupt ends it at once
 	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

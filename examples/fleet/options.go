@@ -41,11 +41,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, err
 }
 
-// The most that the flags allow: a batch of some hours, and workers that still
-// fit a process' usual number of files, both ends of a connection being in it.
+// The most that the flags allow: a batch of some forty minutes, and workers whose
+// connections, with both ends in this process, still fit a usual limit of open
+// files.
 const (
-	maxJobs    = 1_000_000
-	maxWorkers = 400
+	maxJobs    = 100_000
+	maxWorkers = 1_000
 )
 
 func (o options) validate(rest []string) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
@@ -21,6 +22,9 @@ const (
 	servedLatency  = 250 * time.Millisecond // until a served answer is back
 	refusedLatency = 20 * time.Millisecond  // until a refusal is
 )
+
+// time is per as it is read in a text.
+func (q quota) time() string { return fmt.Sprintf("%g s", q.per.Seconds()) }
 
 // provider returns one that meters by q and starts full.
 func (q quota) provider(name string) *metertest.Provider {

@@ -58,6 +58,7 @@ func (s stage) run(ctx context.Context, r run) (result, error) {
 		return result{}, err
 	}
 	defer stop()
+
 	below := &wire{base: base}
 	rt, err := r.client(urls, below)
 	if err != nil {
@@ -75,14 +76,21 @@ func (s stage) run(ctx context.Context, r run) (result, error) {
 	})
 	for range s.workers {
 		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(r.jobs)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+			for ctx.Err() == nil {
+				i := next.Add(1) - 1
+				if i >= int64(len(r.jobs)) {
+					return
+				}
 				o := &res.outcomes[i]
 				o.picked = time.Now()
 				busy.Add(1)
 				o.err = send(ctx, client, urls[0], r.jobs[i])
 				busy.Add(-1)
 				o.took = time.Since(o.picked)
-				if n := served.Add(1); o.err == nil && r.served != nil {
+				if o.err != nil {
+					continue
+				}
+				if n := served.Add(1); r.served != nil {
 					r.served(int(n))
 				}
 			}

@@ -19,9 +19,11 @@ type screen struct {
 // show draws line again and again until the function that it returns is called;
 // that draws it for the last time.
 func (s screen) show(line func() string) (hide func()) {
+	// On a terminal the rest of the line before is erased, and what is too long for
+	// the width is cut rather than wrapped, since \r would not come back from there.
 	every, form := 2*time.Second, "%s\n"
 	if s.rewrite {
-		every, form = 100*time.Millisecond, "\r%s\x1b[K"
+		every, form = 100*time.Millisecond, "\x1b[?7l\r%s\x1b[K\x1b[?7h"
 	}
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -56,8 +58,8 @@ func (r run) status(since time.Duration, sent, queued int64) string {
 		refused += p.Refused()
 		tokens += p.Tokens()
 	}
-	return fmt.Sprintf("%-6s%5.1f s  sent %5s  served %5s  refused %5s  tokens %9s  queue %3d",
-		r.name, since.Seconds(), comma(sent), comma(served), comma(refused), comma(tokens), max(queued, 0))
+	return fmt.Sprintf("%-5s%5.1f s  sent %5s  served %5s  refused %5s  tokens %5sk  queue %3d",
+		r.name, since.Seconds(), comma(sent), comma(served), comma(refused), comma(tokens/1000), max(queued, 0))
 }
 
 // comma writes n with a comma between thousands.

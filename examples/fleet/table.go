@@ -3,13 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 )
 
 // writeComparison writes the results side by side, a row for each figure. The
 // makespan is held against least.
-func writeComparison(w io.Writer, least time.Duration, results ...result) error {
+func writeComparison(w io.Writer, least time.Duration, results ...result) {
 	rows := []struct {
 		title string
 		cell  func(result) string
@@ -26,15 +25,13 @@ func writeComparison(w io.Writer, least time.Duration, results ...result) error 
 		{"latency of a job, p50", func(r result) string { return seconds(r.latency(0.50)) }},
 		{"latency of a job, p99", func(r result) string { return seconds(r.latency(0.99)) }},
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	for _, row := range rows {
-		fmt.Fprintf(t, "%-30s\t", row.title)
+		fmt.Fprintf(w, "%-28s", row.title)
 		for _, r := range results {
-			fmt.Fprintf(t, "%s\t", row.cell(r))
+			fmt.Fprintf(w, "%12s", row.cell(r))
 		}
-		fmt.Fprintln(t)
+		fmt.Fprintln(w)
 	}
-	return t.Flush()
 }
 
 // seconds writes a time as it is read in a table.
