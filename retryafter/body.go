@@ -2,8 +2,11 @@ package retryafter
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"encoding/xml"
+	"io"
+	"net/http"
 	"strings"
 )
 
@@ -13,14 +16,20 @@ const maxDepth = 64
 // documents returns what a body holds: the JSON value, the leaf elements of an
 // XML document by name, or the JSON value of each event of a stream. A body cut
 // off at BodyLimit gives what came before the cut. Anything else gives nothing.
-func documents(contentType string, body []byte) []any {
+func documents(h http.Header, body []byte) []any {
+	if strings.EqualFold(first(h, "Content-Encoding"), "gzip") {
+		// net/http unpacks what it asked for itself; this the caller asked for.
+		if z, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
+			body, _ = io.ReadAll(io.LimitReader(z, BodyLimit))
+		}
+	}
 	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
 	body = bytes.TrimLeft(body, " \t\r\n")
 	if len(body) == 0 {
 		return nil
 	}
 	switch {
-	case strings.HasPrefix(contentType, "text/event-stream"),
+	case strings.HasPrefix(first(h, "Content-Type"), "text/event-stream"),
 		bytes.HasPrefix(body, []byte("event:")), bytes.HasPrefix(body, []byte("data:")), body[0] == ':':
 		return events(body)
 	case body[0] == '<':

@@ -1,7 +1,9 @@
 package retryafter
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,12 +28,12 @@ func (s *Source) Classify(status int, h http.Header, body []byte, now time.Time)
 	case len(body) == 0:
 	case status >= 400:
 		if s.ReadsBody(status) {
-			if docs := documents(first(h, "Content-Type"), body); len(docs) > 0 {
+			if docs := documents(h, body); len(docs) > 0 {
 				doc = docs[0]
 			}
 		}
 	case status >= 100 && (len(s.embedded) > 0 || s.body != nil):
-		for _, d := range documents(first(h, "Content-Type"), body) {
+		for _, d := range documents(h, body) {
 			if e := s.embeddedStatus(d); e >= 400 {
 				status, doc = e, d
 				break
@@ -97,8 +99,8 @@ func (s *Source) readBody(sig *Signal, doc any, c *clock) {
 				return false
 			}
 			h := http.Header{}
-			for name, v := range members {
-				if t, ok := text(v); ok {
+			for _, name := range slices.Sorted(maps.Keys(members)) {
+				if t, ok := text(members[name]); ok {
 					h.Set(name, t)
 				}
 			}

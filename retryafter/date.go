@@ -73,24 +73,48 @@ func parseDate(s string, now time.Time) (time.Time, bool) {
 // parseFixdate reads the preferred form, "Sun, 06 Nov 1994 08:49:37 GMT".
 func parseFixdate(s string) (time.Time, bool) {
 	if len(s) != len(http.TimeFormat) || s[3] != ',' || s[4] != ' ' || s[7] != ' ' || s[11] != ' ' ||
-		s[16] != ' ' || s[19] != ':' || s[22] != ':' || s[25:] != " GMT" || weekday(s) != 3 {
+		s[16] != ' ' || s[25:] != " GMT" || weekday(s[:3]) != 3 {
 		return time.Time{}, false
 	}
-	month := monthOf(s[8:11])
 	day, ok1 := twoDigits(s[5:7])
 	century, ok2 := twoDigits(s[12:14])
 	year, ok3 := twoDigits(s[14:16])
-	hour, ok4 := twoDigits(s[17:19])
-	minute, ok5 := twoDigits(s[20:22])
-	sec, ok6 := twoDigits(s[23:25])
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || month == 0 || day == 0 || hour > 23 || minute > 59 || sec > 60 {
+	if !ok1 || !ok2 || !ok3 {
 		return time.Time{}, false
 	}
-	t := time.Date(century*100+year, month, day, hour, minute, min(sec, 59), 0, time.UTC)
-	if t.Day() != day {
+	return instant(century*100+year, monthOf(s[8:11]), day, s[17:25])
+}
+
+// instant returns the time of a day in UTC, given its clock as "08:49:37"; a
+// leap second is allowed.
+func instant(year, month, day int, clock string) (time.Time, bool) {
+	hour, ok1 := twoDigits(clock[0:2])
+	minute, ok2 := twoDigits(clock[3:5])
+	sec, ok3 := twoDigits(clock[6:8])
+	if !ok1 || !ok2 || !ok3 || clock[2] != ':' || clock[5] != ':' || hour > 23 || minute > 59 || sec > 60 ||
+		month < 1 || month > 12 || day < 1 || day > daysIn(year, month) {
 		return time.Time{}, false
 	}
-	return t.Add(time.Duration(sec-min(sec, 59)) * time.Second), true
+	// Days since 1970, counted in years that begin in March.
+	y, m := year, month-3
+	if m < 0 {
+		y, m = y-1, m+12
+	}
+	days := 365*y + y/4 - y/100 + y/400 + (153*m+2)/5 + day - 1 - 719468
+	return time.Unix(int64(days)*86400+int64(hour*3600+minute*60+sec), 0), true
+}
+
+func daysIn(year, month int) int {
+	switch month {
+	case 2:
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+			return 29
+		}
+		return 28
+	case 4, 6, 9, 11:
+		return 30
+	}
+	return 31
 }
 
 func twoDigits(s string) (int, bool) {
@@ -98,11 +122,12 @@ func twoDigits(s string) (int, bool) {
 	return int(a)*10 + int(b), a <= 9 && b <= 9
 }
 
-func monthOf(s string) time.Month {
+// monthOf returns 1 to 12, 0 for what is no month's short name.
+func monthOf(s string) int {
 	const names = "JanFebMarAprMayJunJulAugSepOctNovDec"
 	for i := 0; i < len(names); i += 3 {
 		if names[i:i+3] == s {
-			return time.Month(i/3 + 1)
+			return i/3 + 1
 		}
 	}
 	return 0
@@ -127,6 +152,16 @@ func weekday(s string) int {
 func parseStamp(s string) (time.Time, bool) {
 	if len(s) < len("2006-01-02T15:04Z") || s[4] != '-' || s[7] != '-' || s[10]|0x20 != 't' || s[13] != ':' {
 		return time.Time{}, false
+	}
+	if len(s) == len("2006-01-02T15:04:05Z") && s[19]|0x20 == 'z' {
+		century, ok1 := twoDigits(s[0:2])
+		year, ok2 := twoDigits(s[2:4])
+		month, ok3 := twoDigits(s[5:7])
+		day, ok4 := twoDigits(s[8:10])
+		if !ok1 || !ok2 || !ok3 || !ok4 {
+			return time.Time{}, false
+		}
+		return instant(century*100+year, month, day, s[11:19])
 	}
 	layout := time.RFC3339
 	if s[16] != ':' {

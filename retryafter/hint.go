@@ -95,6 +95,9 @@ func (f Format) parse(s string, c *clock) (time.Duration, bool) {
 		}
 		return 0, false
 	}
+	if d, ok := quickDuration(s); ok {
+		return d, true
+	}
 	n, rest, _ := scanDecimal(s)
 	if rest != "" {
 		if t, ok := parseStamp(s); ok {

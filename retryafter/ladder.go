@@ -68,7 +68,8 @@ type Refusal struct {
 //
 // With Escalate, and with Return under Stop, the duration is how long the server
 // wants to be left alone, not clamped. With any other Return it is the wait that
-// was not begun.
+// was not begun; it is 0 for a QuotaExhausted answer that states none and for
+// answers that are no refusals.
 func (p Policy) Step(r Refusal) (Action, time.Duration) {
 	p = p.OrDefault()
 	wait, full, stated := p.climb(r)
@@ -87,9 +88,12 @@ func (p Policy) Step(r Refusal) (Action, time.Duration) {
 			return Return, wait
 		}
 	case QuotaExhausted:
+		if !stated {
+			wait, full = 0, 0
+		}
 		return giveUp()
 	default:
-		return Return, wait
+		return Return, 0
 	}
 
 	over := p.EscalateOver

@@ -164,6 +164,38 @@ func parseDuration(s string) (time.Duration, bool) {
 	return d, ok && trim(rest) == ""
 }
 
+// quickDuration is parseDuration for what servers send most: whole numbers of
+// at most six digits, with h, m, s or ms.
+func quickDuration(s string) (sum time.Duration, ok bool) {
+	for i := 0; i < len(s); {
+		n, from := time.Duration(0), i
+		for ; i < len(s) && s[i]-'0' <= 9; i++ {
+			n = n*10 + time.Duration(s[i]-'0')
+		}
+		if i == from || i-from > 6 || i == len(s) {
+			return 0, false
+		}
+		unit := time.Second
+		switch s[i] {
+		case 's':
+		case 'm':
+			if unit = time.Minute; i+1 < len(s) && s[i+1] == 's' {
+				unit = time.Millisecond
+				i++
+			}
+		case 'h':
+			unit = time.Hour
+		default:
+			return 0, false
+		}
+		i++
+		if sum += n * unit; sum > math.MaxInt64/2 {
+			return 0, false
+		}
+	}
+	return sum, len(s) > 0
+}
+
 // scanDuration reads numbers with units from the front of s, as many as there
 // are, and returns the rest.
 func scanDuration(s string) (sum time.Duration, rest string, ok bool) {

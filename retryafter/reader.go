@@ -261,14 +261,14 @@ func (p *Provider) validate() error {
 			return bad("%q is not a host", host)
 		}
 	}
-	if len(p.Meters) > 64 {
-		return bad("more than 64 meters")
+	if len(p.Meters) > 60 {
+		return bad("more than 60 meters")
 	}
 	for i, m := range p.Meters {
 		switch {
 		case m.Unit == "":
 			return bad("meter %d has no Unit", i)
-		case m.Limit+m.Remaining+m.Used+m.UsedOf+m.Reset+m.Present+m.Interval == "":
+		case m.Limit+m.Remaining+m.Used+m.UsedOf+m.Reset+m.Present == "":
 			return bad("meter %d (%s) reads no header", i, m.Unit)
 		case m.Per < 0 || m.IntervalUnit < 0:
 			return bad("meter %d (%s) has a negative length", i, m.Unit)

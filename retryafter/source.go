@@ -38,6 +38,7 @@ func (s *Source) ReadsBody(status int) bool {
 type meter struct {
 	Meter
 	gate       string // "" for one that only fills in
+	simple     bool   // it is stated by Remaining, Limit and Reset
 	quantities bool   // it declares more than Reset and Present
 	shared     bool   // another window has this unit
 	fill       *meter // the next of the same window
@@ -114,9 +115,15 @@ func newSource(p *Provider, generic *Source) *Source {
 	}
 	if len(p.Meters) == 0 && generic != nil {
 		s.meters, s.drafts = generic.meters, s.drafts || generic.drafts
+		s.gates, s.gateLengths = generic.gates, generic.gateLengths
+		return s
 	}
 	for _, m := range p.Meters {
 		s.addMeter(newMeter(m))
+	}
+	for _, m := range s.meters {
+		m.simple = m.Remaining != "" && m.Limit != "" && m.Reset != "" &&
+			m.Used+m.UsedOf+m.Interval == "" && m.fill == nil
 	}
 	s.addGates()
 	return s

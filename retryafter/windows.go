@@ -2,7 +2,6 @@ package retryafter
 
 import (
 	"math"
-	"math/bits"
 	"net/http"
 	"strings"
 	"time"
@@ -47,6 +46,9 @@ func (g *gate) family() Families { return 1 << ((g.meter + 1) & 63) }
 // name in an IETF draft's field apart), so it is meant for every success. A
 // stored answer (Age above 0) states nothing that still holds.
 func (s *Source) Windows(dst []Window, h http.Header, now time.Time) []Window {
+	if len(s.gates) <= 4 {
+		return s.WindowsOf(^Families(0), dst, h, now)
+	}
 	f := s.Families(h)
 	if f == 0 {
 		return dst
@@ -56,7 +58,7 @@ func (s *Source) Windows(dst []Window, h http.Header, now time.Time) []Window {
 
 // WindowsOf is Windows for these families alone.
 func (s *Source) WindowsOf(f Families, dst []Window, h http.Header, now time.Time) []Window {
-	start := len(dst)
+	start, given := len(dst), dst
 	c := clock{h: h, now: now}
 	drafted := false
 	if f&1 != 0 && s.drafts {
@@ -65,25 +67,20 @@ func (s *Source) WindowsOf(f Families, dst []Window, h http.Header, now time.Tim
 	}
 	var from [16]uint8 // from[i] is the meter of window start+i, plus one
 	shared := 0
-	for f >>= 1; f != 0; f &= f - 1 {
-		i := bits.TrailingZeros64(uint64(f))
-		if i >= len(s.meters) {
-			break
+	for i, m := range s.meters {
+		if f>>((i+1)&63)&1 == 0 {
+			continue
 		}
-		m := s.meters[i]
+		gate, ok := h[m.gate]
+		if !ok && (m.fill == nil || !m.fill.stated(h)) {
+			continue
+		}
 		if drafted && m.Unit == "requests" {
 			continue // the same window in an older spelling
 		}
 		dst = append(dst, Window{Unit: m.Unit, Limit: -1, Remaining: -1, Reset: -1, Per: m.Per, Refills: m.Refills})
 		n := len(dst) - 1
-		w := &dst[n]
-		found := m.read(w, h, &c)
-		for f := m.fill; f != nil; f = f.fill {
-			if f.quantities || found {
-				found = f.read(w, h, &c) || found
-			}
-		}
-		if !found {
+		if w := &dst[n]; !m.read(w, gate, h, &c) {
 			dst = dst[:n]
 			continue
 		}
@@ -95,11 +92,11 @@ func (s *Source) WindowsOf(f Families, dst []Window, h http.Header, now time.Tim
 		}
 	}
 	if len(dst) == start {
-		return dst
+		return given
 	}
 	if v := h["Age"]; len(v) > 0 {
 		if age, ok := parseAmount(v[0], time.Second); ok && age > 0 {
-			return dst[:start]
+			return given
 		}
 	}
 	if shared > 1 {
@@ -144,9 +141,47 @@ func isUnit(name string) bool {
 	return false
 }
 
-// read fills in what w does not state yet and reports whether anything of a
+// stated reports whether m or one that fills in after it has its gate in h.
+func (m *meter) stated(h http.Header) bool {
+	for ; m != nil; m = m.fill {
+		if _, ok := h[m.gate]; ok && m.gate != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// read reads one window, whose gate's lines are given, and reports whether there
+// is one.
+func (m *meter) read(w *Window, gate []string, h http.Header, c *clock) bool {
+	if !m.simple {
+		return m.readAny(w, h, c)
+	}
+	w.Remaining, w.Limit = least(gate), least(h[m.Limit])
+	if w.Remaining < 0 && w.Limit < 0 {
+		return false
+	}
+	if d, ok := m.readReset(h[m.Reset], c); ok {
+		w.Reset = d
+	}
+	return true
+}
+
+// readAny reads a window that several Meters state, or that is not stated by
+// the usual three headers.
+func (m *meter) readAny(w *Window, h http.Header, c *clock) bool {
+	found := m.fillIn(w, h, c)
+	for f := m.fill; f != nil; f = f.fill {
+		if f.quantities || found {
+			found = f.fillIn(w, h, c) || found
+		}
+	}
+	return found
+}
+
+// fillIn reads what w does not state yet and reports whether anything of a
 // window was found.
-func (m *meter) read(w *Window, h http.Header, c *clock) bool {
+func (m *meter) fillIn(w *Window, h http.Header, c *clock) bool {
 	if m.quantities {
 		if !m.readQuantities(w, h) {
 			return false
@@ -174,8 +209,8 @@ func (m *meter) read(w *Window, h http.Header, c *clock) bool {
 func (m *meter) readQuantities(w *Window, h http.Header) bool {
 	limit, remaining, used := int64(-1), int64(-1), int64(-1)
 	if m.Remaining != "" {
-		v := h[m.Remaining]
-		if v == nil {
+		v, ok := h[m.Remaining]
+		if !ok {
 			return false
 		}
 		remaining = least(v)
