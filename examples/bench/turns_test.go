@@ -17,8 +17,8 @@ type side struct {
 // that whatever else the machine is doing meets them all alike. It returns the
 // nanoseconds of one operation, for each side.
 //
-// A quarter of the rounds, those that took longest for all sides together, are
-// left out: there the machine was busy with something else.
+// The slower half of the rounds, by the time of all sides together, is left out:
+// there the machine was busy with something else.
 func inTurns(b *testing.B, block int, sides ...side) []float64 {
 	b.Helper()
 	for _, s := range sides {
@@ -31,7 +31,7 @@ func inTurns(b *testing.B, block int, sides ...side) []float64 {
 		total time.Duration
 		each  []time.Duration
 	}
-	rounds := make([]round, max(4, (b.N+block-1)/block))
+	rounds := make([]round, max(8, (b.N+block-1)/block))
 	for i := range rounds {
 		r := &rounds[i]
 		r.each = make([]time.Duration, len(sides))
@@ -46,7 +46,7 @@ func inTurns(b *testing.B, block int, sides ...side) []float64 {
 	b.StopTimer()
 
 	slices.SortFunc(rounds, func(a, b round) int { return int(a.total - b.total) })
-	rounds = rounds[:len(rounds)-len(rounds)/4]
+	rounds = rounds[:len(rounds)/2]
 	ns := make([]float64, len(sides))
 	for _, r := range rounds {
 		for k, d := range r.each {
