@@ -42,6 +42,10 @@ var units = [2]string{"requests", "tokens"}
 // keeps no goroutine and needs no closing. See Config.Validate for what happens to
 // an invalid Config.
 func New(c Config) *Provider {
+	invalid := c.Validate()
+	if invalid != nil {
+		c = Config{Name: c.Name} // nothing of it may take effect
+	}
 	if c.Per == 0 {
 		c.Per = time.Minute
 	}
@@ -59,18 +63,16 @@ func New(c Config) *Provider {
 	}
 	p := &Provider{
 		cfg:       c,
-		invalid:   c.Validate(),
+		invalid:   invalid,
 		start:     time.Now(),
 		rng:       rand.New(rand.NewPCG(c.Seed, 0)),
 		neighbour: newNeighbour(c.Neighbour, c.Seed),
 	}
-	if p.invalid == nil {
-		p.amount, p.burst = [2]int64{c.Requests, c.Tokens}, [2]int64{c.RequestBurst, c.TokenBurst}
-		for i := range p.meters {
-			p.meters[i] = newMeter(c.Meter, 0, p.amount[i], p.burst[i], c.Per, c.Offset)
-		}
-		p.script.add(Match{}, c.Script)
+	p.amount, p.burst = [2]int64{c.Requests, c.Tokens}, [2]int64{c.RequestBurst, c.TokenBurst}
+	for i := range p.meters {
+		p.meters[i] = newMeter(c.Meter, 0, p.amount[i], p.burst[i], c.Per, c.Offset)
 	}
+	p.script.add(Match{}, c.Script)
 	return p
 }
 
