@@ -194,7 +194,7 @@ func ticks(most float64, n int) []float64 {
 	step := round(most / float64(n))
 	var values []float64
 	for i := 0; float64(i)*step <= most; i++ {
-		values = append(values, float64(i)*step)
+		values = append(values, math.Round(float64(i)*step*1e9)/1e9) // 3*0.1 is 0.3 to a reader
 	}
 	return values
 }
