@@ -124,11 +124,31 @@ func twoDigits(s string) (int, bool) {
 
 // monthOf returns 1 to 12, 0 for what is no month's short name.
 func monthOf(s string) int {
-	const names = "JanFebMarAprMayJunJulAugSepOctNovDec"
-	for i := 0; i < len(names); i += 3 {
-		if names[i:i+3] == s {
-			return i/3 + 1
-		}
+	switch s {
+	case "Jan":
+		return 1
+	case "Feb":
+		return 2
+	case "Mar":
+		return 3
+	case "Apr":
+		return 4
+	case "May":
+		return 5
+	case "Jun":
+		return 6
+	case "Jul":
+		return 7
+	case "Aug":
+		return 8
+	case "Sep":
+		return 9
+	case "Oct":
+		return 10
+	case "Nov":
+		return 11
+	case "Dec":
+		return 12
 	}
 	return 0
 }

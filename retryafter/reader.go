@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -148,10 +149,12 @@ type index struct {
 	generic *Source
 }
 
-// entry is one host, or pattern of hosts, of the table.
+// entry is one host, or pattern of hosts, of the table. The hosts of a domain
+// come before its patterns, longer patterns before shorter ones.
 type entry struct {
-	pattern string
-	source  *Source
+	start, end string // around the star; a host is all start
+	pattern    bool
+	source     *Source
 }
 
 // table makes the providers of the package ready, once. Nothing changes it later.
@@ -168,9 +171,21 @@ var table = sync.OnceValue(func() *index {
 			t.names[s.name] = s
 			for _, host := range list[i].Hosts {
 				domain := host[domainAt(host):]
-				t.domains[domain] = append(t.domains[domain], entry{host, s})
+				start, end, pattern := strings.Cut(host, "*")
+				t.domains[domain] = append(t.domains[domain], entry{start, end, pattern, s})
 			}
 		}
+	}
+	for _, entries := range t.domains {
+		slices.SortStableFunc(entries, func(a, b entry) int {
+			switch {
+			case a.pattern && !b.pattern:
+				return 1
+			case b.pattern && !a.pattern:
+				return -1
+			}
+			return len(b.start) + len(b.end) - len(a.start) - len(a.end)
+		})
 	}
 	return t
 })
@@ -206,14 +221,20 @@ func (t *index) find(host string) *Source {
 	if len(entries) == 0 {
 		return t.generic
 	}
-	s, best := t.generic, -1
-	host = strings.ToLower(host)
-	for i := range entries {
-		if n := match(entries[i].pattern, host); n > best {
-			s, best = entries[i].source, n
+	for i := range at {
+		if host[i]-'A' < 26 {
+			host = strings.ToLower(host)
+			break
 		}
 	}
-	return s
+	for i := range entries {
+		e := &entries[i]
+		if !e.pattern && e.start == host || e.pattern && len(host) >= len(e.start)+len(e.end) &&
+			strings.HasSuffix(host, e.end) && strings.HasPrefix(host, e.start) {
+			return e.source
+		}
+	}
+	return t.generic
 }
 
 // exact is what match returns for a host itself: more than for any pattern.

@@ -17,8 +17,7 @@ type Families uint64
 // read the next answer by [Source.WindowsOf].
 func (s *Source) Families(h http.Header) Families {
 	var f Families
-	if len(h) <= 8 && len(s.gates) > 4 {
-		// So small a map is sooner walked through than asked for many names.
+	if s.walks(h) {
 		for name := range h {
 			if s.gateLengths>>(len(name)&63)&1 == 0 {
 				continue
@@ -39,6 +38,10 @@ func (s *Source) Families(h http.Header) Families {
 	return f
 }
 
+// walks reports whether h is so small that it is sooner walked through than
+// asked for the names of all gates.
+func (s *Source) walks(h http.Header) bool { return len(h) <= 8 && len(s.gates) > 4 }
+
 func (g *gate) family() Families { return 1 << ((g.meter + 1) & 63) }
 
 // Windows appends the windows that an answer's headers state to dst and returns
@@ -46,12 +49,11 @@ func (g *gate) family() Families { return 1 << ((g.meter + 1) & 63) }
 // name in an IETF draft's field apart), so it is meant for every success. A
 // stored answer (Age above 0) states nothing that still holds.
 func (s *Source) Windows(dst []Window, h http.Header, now time.Time) []Window {
-	if len(s.gates) <= 4 {
-		return s.WindowsOf(^Families(0), dst, h, now)
-	}
-	f := s.Families(h)
-	if f == 0 {
-		return dst
+	f := ^Families(0)
+	if s.walks(h) {
+		if f = s.Families(h); f == 0 {
+			return dst
+		}
 	}
 	return s.WindowsOf(f, dst, h, now)
 }
