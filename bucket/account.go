@@ -3,7 +3,6 @@ package bucket
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // An account is one key: its meters, its open grants, its queue, its hold. Everything below mu is
@@ -57,14 +56,7 @@ func (a *account) look(now int64, cost Cost, since int64) (way, int64) {
 		a.ramp.end()
 		return stays, never
 	}
-	fits := true
-	for i := range a.meters {
-		m := &a.meters[i]
-		if !m.admits(now, cost.Of(m.limit.Unit)) {
-			fits = false
-		}
-	}
-	if fits {
+	if a.fits(now, cost) {
 		return leaves, now
 	}
 	a.ramp.end()
@@ -81,13 +73,31 @@ func (a *account) look(now int64, cost Cost, since int64) (way, int64) {
 	}
 }
 
+// fits brings all meters to now and reports whether each has room for a call of this cost.
+func (a *account) fits(now int64, cost Cost) bool {
+	fits := true
+	for i := range a.meters {
+		m := &a.meters[i]
+		own := cost.Of(m.limit.Unit)
+		if m.log != nil {
+			fits = m.log.admits(now, own) && fits
+			continue
+		}
+		m.cell.refill(now)
+		fits = m.cell.level >= m.cell.need(own) && fits
+	}
+	return fits
+}
+
 // admit charges a call that look lets leave, and opens its grant.
-func (a *account) admit(now int64, cost Cost, place Place, waited int64, w way) Grant {
+func (a *account) admit(now int64, cost Cost, w way) *call {
 	c := a.calls.begin(a, now, cost)
 	for i := range a.meters {
 		m := &a.meters[i]
-		if pos := m.charge(now, cost.Of(m.limit.Unit)); m.log != nil {
-			c.logged[m.slot] = pos
+		if own := cost.Of(m.limit.Unit); m.log != nil {
+			c.logged[m.slot] = m.log.charge(now, own)
+		} else {
+			m.cell.charge(own)
 		}
 	}
 	if a.ramp.size > 0 {
@@ -99,7 +109,7 @@ func (a *account) admit(now int64, cost Cost, place Place, waited int64, w way) 
 	} else {
 		a.lastLeft = a.hold.unheld(now)
 	}
-	return Grant{c, c.id, GrantInfo{time.Duration(waited), w == probes, place}}
+	return c
 }
 
 // arrival is a new place at the end of the line.

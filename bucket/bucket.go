@@ -100,42 +100,23 @@ func (l *Local) Acquire(ctx context.Context, key string, cost Cost) (Grant, erro
 	}
 	cost = cost.clamped()
 	place, _ := ctx.Value(placeKey{}).(Place)
+	returns := place != Place{}
 	a, err := l.open(key)
 	if err != nil {
 		return Grant{}, err
 	}
 	now := a.tick(l.now())
-	if g, ok := a.leave(now, cost, place); ok {
+	if !returns {
+		place = a.arrival(now)
+	}
+	c := a.leave(now, cost, place)
+	if c == nil {
 		a.mu.Unlock()
-		return g, nil
+		return l.wait(ctx, key, cost, place, returns)
 	}
+	id := c.id
 	a.mu.Unlock()
-
-	deadline := never // the context's methods are not ours: no lock is held
-	if d, ok := ctx.Deadline(); ok {
-		deadline = l.instant(d)
-	}
-	if a, err = l.open(key); err != nil {
-		return Grant{}, err
-	}
-	now = a.tick(l.now())
-	if l.refuseOversize {
-		if err := a.oversize(cost); err != nil {
-			a.mu.Unlock()
-			return Grant{}, err
-		}
-	}
-	g, ok := a.leave(now, cost, place)
-	if ok {
-		a.mu.Unlock()
-		return g, nil
-	}
-	w, err := a.stand(now, cost, place, deadline)
-	a.mu.Unlock()
-	if err != nil {
-		return Grant{}, err
-	}
-	return a.await(ctx, w)
+	return Grant{c, id, GrantInfo{Place: place}}, nil
 }
 
 // TakeAt takes cost from key at time t, or says how long after t to come back: the explicit-time
@@ -165,31 +146,27 @@ func (l *Local) TakeAt(t time.Time, key string, cost Cost) (Grant, time.Duration
 	}
 	asked := l.instant(t)
 	now := a.tick(asked)
-	g, ok := a.leave(now, cost, Place{})
-	if ok {
-		return g, 0
+	place := a.arrival(now)
+	if c := a.leave(now, cost, place); c != nil {
+		return Grant{c, c.id, GrantInfo{Place: place}}, 0
 	}
 	// Patience that begins at never is never at its end: nobody is overdue here.
-	at, _ := a.departs(now, cost, Place{at: never}, never)
+	at, _ := a.departs(now, cost, place, never)
 	return Grant{}, time.Duration(max(at-asked, 1))
 }
 
 // leave lets a call go at once, if it stands before all who wait and look lets it.
-func (a *account) leave(now int64, cost Cost, place Place) (Grant, bool) {
-	if a.line.len() > 0 && (place == Place{} || !a.line.first(place)) {
-		return Grant{}, false
+func (a *account) leave(now int64, cost Cost, place Place) *call {
+	if a.line.len() > 0 && !a.line.first(place) {
+		return nil
 	}
 	if a.local.refuseOversize && a.oversize(cost) != nil {
-		return Grant{}, false
+		return nil
 	}
-	way, _ := a.look(now, cost, never)
-	if way != leaves {
-		return Grant{}, false
+	if way, _ := a.look(now, cost, never); way != leaves {
+		return nil
 	}
-	if place == (Place{}) {
-		place = a.arrival(now)
-	}
-	return a.admit(now, cost, place, 0, way), true
+	return a.admit(now, cost, leaves)
 }
 
 // oversize returns an *OversizeError if cost is above the capacity of a limit.

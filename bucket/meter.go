@@ -2,9 +2,9 @@ package bucket
 
 // A meter is one limit of one key with its state, of either shape.
 type meter struct {
-	limit Limit
 	cell  cell    // the level of a TokenBucket
 	log   *window // the charges of a Window; nil for a TokenBucket
+	limit Limit
 
 	slot     uint8  // its bit in call.stated, its index in call.logged
 	born     uint64 // the first admission that it charged
@@ -43,23 +43,13 @@ func (m *meter) capacity() int64 {
 	return m.cell.room
 }
 
-// admits brings the meter to now and reports whether a call of cost may leave.
-func (m *meter) admits(now, cost int64) bool {
+// charge takes cost at now; the meter is at now.
+func (m *meter) charge(now, cost int64) {
 	if m.log != nil {
-		m.log.expire(now)
-		return m.log.used <= m.log.amount-min(cost, m.log.amount)
+		m.log.charge(now, cost)
+	} else {
+		m.cell.charge(cost)
 	}
-	m.cell.refill(now)
-	return m.cell.level >= m.cell.need(cost)
-}
-
-// charge takes cost at now; the meter is at now. It returns the charge's position in the log.
-func (m *meter) charge(now, cost int64) int64 {
-	if m.log != nil {
-		return m.log.charge(now, cost)
-	}
-	m.cell.charge(cost)
-	return unlogged
 }
 
 // catchUp brings the meter to now.

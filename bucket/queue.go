@@ -156,7 +156,8 @@ func (a *account) advance(now int64) {
 		switch way {
 		case leaves, probes:
 			a.dequeue(w)
-			w.grant = a.admit(now, w.cost, w.place, now-w.arrived, way)
+			c := a.admit(now, w.cost, way)
+			w.grant = Grant{c, c.id, GrantInfo{time.Duration(now - w.arrived), way == probes, w.place}}
 		case expires:
 			w.err = a.tooLate(now, w.cost, w.place, w.since, ErrOverdue)
 			a.dequeue(w)
@@ -206,29 +207,57 @@ func (a *account) wake() {
 	a.mu.Unlock()
 }
 
-// stand puts a call in line that could not leave at once, or refuses it.
-func (a *account) stand(now int64, cost Cost, place Place, deadline int64) (*waiter, error) {
-	since := a.hold.unheld(now)
-	returns := place != Place{}
-	if !returns {
-		place = a.arrival(now)
-	} else if a.line.len() > 0 {
-		// One that comes again must not keep those behind it waiting for another MaxWait.
-		since = min(since, a.line.head().since)
+// wait stands in line until the call may leave. The context's methods are not ours, so its deadline
+// is asked for without a lock, and only by those who need it; what the call found a moment ago may
+// be otherwise now.
+func (l *Local) wait(ctx context.Context, key string, cost Cost, place Place, returns bool) (Grant, error) {
+	deadline := never
+	if d, ok := ctx.Deadline(); ok {
+		deadline = l.instant(d)
 	}
-	w := &waiter{place: place, cost: cost, arrived: now, since: since, deadline: deadline}
-	if deadline != never && a.doomed(now, w) {
-		return nil, a.tooLate(now, cost, place, since, nil)
+	a, err := l.open(key)
+	if err != nil {
+		return Grant{}, err
+	}
+	now := a.tick(l.now())
+	if c := a.leave(now, cost, place); c != nil {
+		g := Grant{c, c.id, GrantInfo{Place: place}}
+		a.mu.Unlock()
+		return g, nil
+	}
+	w := &waiter{place: place, cost: cost, arrived: now, deadline: deadline}
+	err = a.stand(now, w, returns)
+	a.mu.Unlock()
+	if err != nil {
+		return Grant{}, err
+	}
+	return a.await(ctx, w)
+}
+
+// stand puts w in line or refuses it. A call that returns had its place before.
+func (a *account) stand(now int64, w *waiter, returns bool) error {
+	if a.local.refuseOversize {
+		if err := a.oversize(w.cost); err != nil {
+			return err
+		}
+	}
+	w.since = a.hold.unheld(now)
+	if returns && a.line.len() > 0 {
+		// It must not keep those behind it waiting for another MaxWait.
+		w.since = min(w.since, a.line.head().since)
+	}
+	if w.deadline != never && a.doomed(now, w) {
+		return a.tooLate(now, w.cost, w.place, w.since, nil)
 	}
 	if most := a.local.maxQueue; most > 0 && a.line.len() >= most {
-		return nil, ErrQueueFull
+		return ErrQueueFull
 	}
 	w.done = make(chan struct{}, 1)
 	a.enqueue(w)
 	if w.index == 0 {
 		a.advance(now)
 	}
-	return w, nil
+	return nil
 }
 
 // await waits for w to be let out, for its context to end, or for its refusal.

@@ -78,7 +78,9 @@ func (a *account) close(c *call, final Cost) {
 		a.correct(c, final)
 	}
 	a.answered(c)
-	a.ramp.leave(c)
+	if a.ramp.size > 0 {
+		a.ramp.leave(c)
+	}
 	a.calls.end(c, final)
 }
 

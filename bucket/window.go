@@ -47,6 +47,12 @@ func (w *window) expire(now int64) {
 	}
 }
 
+// admits brings the log to now and reports whether a call of cost may leave.
+func (w *window) admits(now, cost int64) bool {
+	w.expire(now)
+	return w.used <= w.amount-min(cost, w.amount)
+}
+
 // charge logs cost at now and returns its position. Charges of one instant share a position.
 func (w *window) charge(now, cost int64) int64 {
 	if cost == 0 {
