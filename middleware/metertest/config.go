@@ -78,7 +78,9 @@ type Neighbour struct {
 // Config describes a Provider. The zero Config is one that admits everything at
 // once and answers 200.
 type Config struct {
-	// Name stands in messages. Empty means "metertest".
+	// Name stands in the errors of connections that are reset, as the address,
+	// and before the reason with which an invalid Config answers. Empty means
+	// "metertest".
 	Name string
 
 	// Requests and Tokens are the limits per Per; 0 leaves that unmetered. A call

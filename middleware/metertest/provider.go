@@ -238,7 +238,7 @@ func (p *Provider) decide(r *http.Request, body []byte) reply {
 	a, scripted := Answer{}, false
 	switch {
 	case p.invalid != nil:
-		a, scripted = Reply(500, p.invalid.Error()+"\n"), true
+		a, scripted = Reply(500, p.cfg.Name+": "+p.invalid.Error()+"\n"), true
 	case p.forced != 0:
 		c := p.cfg.Dialect.failure(p.forced)
 		a, scripted = Answer{Status: p.forced, Header: c.header, Body: c.body}, true

@@ -59,8 +59,9 @@ func (p *pieces) at(i int) (Event, bool) {
 	return Event{}, false
 }
 
-func resetError() error {
-	return &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+// resetError is what a client reads from a connection that name has reset.
+func resetError(name string) error {
+	return &net.OpError{Op: "read", Net: "tcp", Addr: address(name), Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 }
 
 // answerBody is the body of an in-memory answer. It has no goroutine: a Read
@@ -68,6 +69,7 @@ func resetError() error {
 type answerBody struct {
 	ctx    context.Context
 	pieces pieces
+	name   string // of the provider
 	done   func(reusable bool) // the connection is free; called once
 	count  *conns
 	closed chan struct{}
@@ -130,7 +132,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 func (b *answerBody) ended() error {
 	switch {
 	case b.pieces.end == ResetDuringBody:
-		return b.fail(resetError())
+		return b.fail(resetError(b.name))
 	case b.pieces.end == HangDuringBody:
 		select {
 		case <-b.ctx.Done():

@@ -26,12 +26,10 @@ func refusals() []step {
 	}
 }
 
+// noise is n bytes that are the same for the same n.
 func noise(n int) []byte {
-	rng := rand.New(rand.NewPCG(uint64(n), 7))
 	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(rng.Uint32())
-	}
+	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16)}).Read(b)
 	return b
 }
 

@@ -90,7 +90,7 @@ func (t *transport) RoundTrip(req *http.Request) (resp *http.Response, err error
 		return nil, err
 	}
 	if r.silent() {
-		return nil, resetError()
+		return nil, resetError(t.provider.cfg.Name)
 	}
 	if trace != nil && trace.GotFirstResponseByte != nil {
 		trace.GotFirstResponseByte()
@@ -118,6 +118,7 @@ func (t *transport) response(ctx context.Context, req *http.Request, r reply) *h
 	b := &answerBody{
 		ctx:    ctx,
 		pieces: cut,
+		name:   t.provider.cfg.Name,
 		done:   t.pool.give,
 		count:  &t.provider.conns,
 		closed: make(chan struct{}),
@@ -151,7 +152,8 @@ func (r *reply) finish(length int64) {
 			r.Header.Set("Content-Type", "text/plain; charset=utf-8")
 		}
 	}
-	if length >= 0 {
+	// RFC 9110 section 8.6 has none in a 204; a 304 speaks of another answer.
+	if length >= 0 && r.Status != http.StatusNoContent && r.Status != http.StatusNotModified {
 		r.Header.Set("Content-Length", strconv.FormatInt(length, 10))
 	}
 }
@@ -177,7 +179,7 @@ func peekModel(req *http.Request) (string, bool) {
 	return modelOf(req, content), true
 }
 
-// address is a host with its port as a net.Addr.
+// address is a host, or a name, as a net.Addr.
 type address string
 
 func (a address) Network() string { return "tcp" }
