@@ -69,7 +69,7 @@ func resetError(name string) error {
 type answerBody struct {
 	ctx    context.Context
 	pieces pieces
-	name   string // of the provider
+	name   string              // of the provider
 	done   func(reusable bool) // the connection is free; called once
 	count  *conns
 	closed chan struct{}
