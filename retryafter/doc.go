@@ -1,2 +1,33 @@
-// Package retryafter reads what a server said about waiting.
+// Package retryafter reads what a server said about waiting, and knows what to
+// do about it.
+//
+// [Parse] reads Retry-After and its relatives. [Classify] says what a whole
+// answer means: whether the caller is too fast, the service short of capacity,
+// or the money gone; how long the answer asks to wait; and what it says is left
+// of the server's meters. [Read] does so for an *http.Response and leaves its
+// body whole. Both are the zero [Reader]'s, which knows some thirty providers; a
+// Reader with a [Provider] of the user's own, or with a proxy's host, knows more:
+//
+//	r := retryafter.Reader{Hosts: map[string]string{"llm.corp.example": "openai"}}
+//	sig := r.Read(resp, time.Now())
+//
+// Providers are declared as data: header families with their units, formats and
+// windows, and rules that lead from a status and a field of the body to a class.
+// A status outranks a text, and only structured fields of a known provider change
+// a class. Every other host is read by its statuses and by the shapes of its
+// headers alone: X-RateLimit-*, the RateLimit fields of all generations of the
+// IETF draft, and the names that OpenAI and Anthropic began.
+//
+// [Source.Windows] is for the hot path: it reads the meters of a success without
+// allocation.
+//
+// [Policy] is the ladder that obeys. It is pure: [Policy.Step] is given a refusal
+// and where its turn stands, and says wait, escalate or return; it neither sleeps
+// nor sends. [Detect] recognises a refusal in an error, and [RefusedError] is the
+// copy of a refused answer that is handed up.
+//
+// The package uses the standard library only, keeps no state and starts no
+// goroutine. Everything in it may be used concurrently. No input makes it panic,
+// and no wait that it returns is negative or wraps: what is too long for a
+// time.Duration is the longest there is.
 package retryafter
