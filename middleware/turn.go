@@ -40,6 +40,7 @@ type turn struct {
 	attempts atomic.Int32  // sends, all routes together
 	probe    atomic.Bool   // permit is a probe's: the gate's next move hangs on this turn
 	over     atomic.Bool   // the outermost layer has returned: nobody joins any more
+	unsent   atomic.Bool   // a host's last send under the turn never reached a server
 
 	mu      sync.Mutex
 	permit  escalate.Permit // for the route in use
@@ -126,6 +127,7 @@ func (t *turn) join(l layer, req *http.Request) (*http.Response, error) {
 		defer b.end()
 	}
 	resp, err := l.roundTrip(t, r)
+	t.unsent.Store(err != nil && neverSent(r, err))
 	if resp != nil && resp.Request == r {
 		resp.Request = req
 	}
@@ -206,6 +208,31 @@ func Handled(resp *http.Response, err error) bool {
 		refused = tr.judged != nil && tr.judged.StatusCode == resp.StatusCode && tr.verdict.refused()
 	})
 	return refused
+}
+
+// Resendable reports whether a retry loop above the Stack may send req again,
+// after a send under a context of Turn that ended in err, by what the Stack's
+// RetryPolicy says of methods: always where the request may be carried out
+// twice, or AllMethods is set; else only if nothing can have reached a server.
+// req is the request as the Stack's transport was given it. It does not say
+// that a retry makes sense: see Handled for that.
+func (s *Stack) Resendable(req *http.Request, err error) bool {
+	if s.config.Retry.AllMethods || idempotent(req) || err != nil && neverSent(req, err) {
+		return true
+	}
+	t, _ := req.Context().Value(turnKey{}).(*turn)
+	return t != nil && t.unsent.Load()
+}
+
+// Layered reports whether rt is a layer of this package, or a Stack's transport:
+// an adapter looks, before it puts a Stack over it. It does not see through
+// RoundTrippers of others.
+func Layered(rt http.RoundTripper) bool {
+	switch rt.(type) {
+	case layer, *broken:
+		return true
+	}
+	return false
 }
 
 // hookError is a panic of a user's function.

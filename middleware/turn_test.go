@@ -239,3 +239,65 @@ func TestAHostsLoopWithinATurnSpendsOneBudget(t *testing.T) {
 		r.wantHits(3 + 3)
 	})
 }
+
+// A host's loop may send a POST again only while no server can have acted on it.
+func TestResendableGoesByWhatReachedAServer(t *testing.T) {
+	for _, c := range []struct {
+		name, method string
+		body         io.Reader
+		fault        metertest.Fault
+		all, key     bool
+		want         bool
+	}{
+		{name: "GET, cut after it was read", method: "GET", fault: metertest.ResetAfter, want: true},
+		{name: "POST, cut after it was read", method: "POST", body: strings.NewReader("{}"), fault: metertest.ResetAfter, want: false},
+		{name: "POST of an opaque body, cut after it was read", method: "POST", body: text("{}"), fault: metertest.ResetAfter, want: false},
+		{name: "POST, cut before its body was read", method: "POST", body: strings.NewReader("{}"), fault: metertest.ResetBefore, want: true},
+		{name: "POST without a body, cut", method: "POST", fault: metertest.ResetBefore, want: false},
+		{name: "POST, never connected", method: "POST", body: strings.NewReader("{}"), fault: metertest.DialError, want: true},
+		{name: "POST with an idempotency key, cut", method: "POST", body: strings.NewReader("{}"), fault: metertest.ResetAfter, key: true, want: true},
+		{name: "POST under AllMethods, cut", method: "POST", body: strings.NewReader("{}"), fault: metertest.ResetAfter, all: true, want: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			virtual(t, scripted(metertest.Answer{Fault: c.fault}, ok200()), func(r rig) {
+				_, s := r.stack(middleware.Config{Retry: middleware.RetryPolicy{MaxRetries: -1, AllMethods: c.all}})
+				ctx, end := s.Turn(r.Context())
+				defer end()
+				req := r.request(c.method, c.body).WithContext(ctx)
+				if c.key {
+					req.Header.Set("Idempotency-Key", "k")
+				}
+				rt := s.Transport(r.provider.Transport())
+				_, err := rt.RoundTrip(req)
+				if err == nil {
+					r.Fatal("no fault")
+				}
+				if got := s.Resendable(req, err); got != c.want {
+					r.Errorf("Resendable is %v after %v", got, err)
+				}
+				again := r.request(c.method, nil).WithContext(ctx)
+				resp, err := rt.RoundTrip(again)
+				if err != nil {
+					r.Fatal(err)
+				}
+				resp.Body.Close()
+				if got, want := s.Resendable(again, nil), c.method == "GET" || c.all; got != want {
+					r.Errorf("Resendable is %v after an answer", got)
+				}
+			})
+		})
+	}
+}
+
+func TestLayeredKnowsOurOwn(t *testing.T) {
+	s, err := middleware.New(middleware.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !middleware.Layered(s.Transport(nil)) || !middleware.Layered(middleware.Ladder(retryafter.Policy{})(nil)) {
+		t.Error("a layer of ours is not known")
+	}
+	if middleware.Layered(http.DefaultTransport) || middleware.Layered(nil) {
+		t.Error("a stranger passes for a layer of ours")
+	}
+}
