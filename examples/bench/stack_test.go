@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"io"
+	"math"
 	"net/http"
 	"testing"
 
@@ -70,7 +71,7 @@ func (c *call) via(tb testing.TB, name string, do func(*http.Request) (*http.Res
 	}}
 }
 
-// stack is everything that middleware.New builds, with a backup and two limits.
+// newStack returns all the layers of middleware.New, with two limits.
 func newStack(tb testing.TB, backups ...escalate.Route) *middleware.Stack {
 	tb.Helper()
 	c := middleware.Config{
@@ -131,8 +132,7 @@ func benchmarkTransport(b *testing.B, header func() http.Header) {
 
 	ns := inTurns(b, stackBlock, bare, ours, rival, failsafe)
 	reportAdded(b, ns, bare, ours)
-	b.ReportMetric(ns[2]-ns[0], "rival-ns-added")
-	b.ReportMetric((ns[1]-ns[0])/(ns[2]-ns[0]), "x/rival")
+	reportRival(b, ns, bare, rival)
 	b.ReportMetric((ns[1]-ns[0])/(ns[3]-ns[0]), "x/failsafe")
 }
 
@@ -152,19 +152,31 @@ func benchmarkClient(b *testing.B, header func() http.Header) {
 
 	ns := inTurns(b, stackBlock, bare, ours, rival)
 	reportAdded(b, ns, bare, ours)
-	b.ReportMetric(ns[2]-ns[0], "rival-ns-added")
-	b.ReportMetric((ns[1]-ns[0])/(ns[2]-ns[0]), "x/rival")
+	reportRival(b, ns, bare, rival)
 }
 
 // reportAdded prints what ours, the second side, adds to bare, the first.
 func reportAdded(b *testing.B, ns []float64, bare, ours side) {
 	b.Helper()
-	without, _ := allocated(bare)
-	with, _ := allocated(ours)
 	reportAllocated(b, ours)
 	b.ReportMetric(ns[1], "ns/op")
 	b.ReportMetric(ns[1]-ns[0], "ns-added")
-	b.ReportMetric(float64(int(with-without+0.01)), "allocs-added")
+	b.ReportMetric(allocsAdded(bare, ours), "allocs-added")
+}
+
+// reportRival prints what the rival, the third side, adds, and how ours compares.
+func reportRival(b *testing.B, ns []float64, bare, rival side) {
+	b.Helper()
+	b.ReportMetric(ns[2]-ns[0], "rival-ns-added")
+	b.ReportMetric(allocsAdded(bare, rival), "rival-allocs-added")
+	b.ReportMetric((ns[1]-ns[0])/(ns[2]-ns[0]), "x/rival")
+}
+
+// allocsAdded is rounded down, as testing.B rounds: a collection may empty a pool.
+func allocsAdded(bare, s side) float64 {
+	without, _ := allocated(bare)
+	with, _ := allocated(s)
+	return math.Floor(with - without + 0.01)
 }
 
 // Of a call that is served the Stack allocates the turn, the request that carries

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"math"
 	"runtime"
 	"slices"
 	"testing"
@@ -75,6 +76,6 @@ func allocated(s side) (objects, bytes float64) {
 func reportAllocated(b *testing.B, ours side) {
 	b.Helper()
 	objects, bytes := allocated(ours)
-	b.ReportMetric(float64(int(objects+0.01)), "allocs/op")
+	b.ReportMetric(math.Floor(objects+0.01), "allocs/op")
 	b.ReportMetric(bytes, "B/op")
 }
