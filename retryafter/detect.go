@@ -20,7 +20,10 @@ func Detect(err error) (Signal, bool) {
 	if err == nil {
 		return Signal{}, false
 	}
-	if refused := (*RefusedError)(nil); errors.As(err, &refused) && refused != nil {
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+		if refused == nil {
+			return Signal{}, false
+		}
 		return refused.Signal, true
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || local(err) {

@@ -27,6 +27,7 @@ func TestDetect(t *testing.T) {
 		want Signal
 	}{
 		{"no error is none", nil, none},
+		{"a nil RefusedError is none", (*RefusedError)(nil), none},
 		{"an error of another kind is none", errors.New("connection refused"), none},
 		{"a RefusedError is believed", &RefusedError{Signal: quota, Status: 429}, quota},
 		{"a wrapped RefusedError is believed", &url.Error{Op: "Post", URL: "https://x", Err: fmt.Errorf("turn: %w", &RefusedError{Signal: overloaded})}, overloaded},

@@ -5,7 +5,7 @@
 // answer means: whether the caller is too fast, the service short of capacity,
 // or the money gone; how long the answer asks to wait; and what it says is left
 // of the server's meters. [Read] does so for an *http.Response and leaves its
-// body whole. Both are the zero [Reader]'s, which knows some thirty providers; a
+// body whole. Both are the zero [Reader]'s, which knows more than thirty providers; a
 // Reader with a [Provider] of the user's own, or with a proxy's host, knows more:
 //
 //	r := retryafter.Reader{Hosts: map[string]string{"llm.corp.example": "openai"}}

@@ -1,6 +1,7 @@
 package retryafter
 
 import (
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -116,16 +117,14 @@ func (f Format) parse(s string, c *clock) (time.Duration, bool) {
 
 // untilUnix returns how long it is until n seconds, or milliseconds, after 1970.
 func (c *clock) untilUnix(n decimal, millis bool) time.Duration {
-	unit := time.Second
+	fraction := decimal{frac: n.frac, den: n.den}
 	if millis {
-		// Split by hand: the seconds of a number of milliseconds always fit.
-		ms := n.whole % 1000
-		n.whole /= 1000
-		t := time.Unix(int64(n.whole), int64(ms*1e6)+int64(decimal{frac: n.frac, den: n.den}.times(time.Millisecond)))
-		return c.until(t)
+		// The seconds in any number of milliseconds fit a time.Time.
+		sec, ms := n.whole/1000, n.whole%1000
+		return c.until(time.Unix(int64(sec), int64(ms*1e6)+int64(fraction.times(time.Millisecond))))
 	}
-	if n.over || n.whole > 1<<40 { // 34,865 years
-		return 1<<63 - 1
+	if n.whole > 1<<40 { // 34,865 years
+		return math.MaxInt64
 	}
-	return c.until(time.Unix(int64(n.whole), int64(decimal{frac: n.frac, den: n.den}.times(unit))))
+	return c.until(time.Unix(int64(n.whole), int64(fraction.times(time.Second))))
 }

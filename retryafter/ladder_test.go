@@ -92,6 +92,19 @@ func TestStep(t *testing.T) {
 	}
 }
 
+func TestFieldReport_H1_AnAnnouncedDelayGoesToTheBackupAtOnce(t *testing.T) {
+	p := with(func(p *Policy) { p.EscalateOver = 2 * second })
+	r := Refusal{Signal: hinted(47 * second), Total: 1, OnRoute: 1, Route: true}
+	if action, rest := p.Step(r); action != Escalate || rest != 47*second {
+		t.Errorf("%v %v, want the backup now and 47 s of rest", action, rest)
+	}
+	// The context's deadline has the same effect as the threshold.
+	r.HasDeadline, r.Left = true, 10*second
+	if action, rest := DefaultPolicy().Step(r); action != Escalate || rest != 47*second {
+		t.Errorf("with a deadline: %v %v", action, rest)
+	}
+}
+
 func TestStepAsksWhatTheCallNeeds(t *testing.T) {
 	sig := Signal{Class: RateLimited, Retryable: true, Windows: []Window{{Unit: "tokens", Limit: 1000, Remaining: 100, Reset: 45 * second, Refills: true}}}
 	r := Refusal{Signal: sig, Total: 1, OnRoute: 1, Need: func(string) int64 { return 500 }}
