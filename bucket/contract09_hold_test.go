@@ -1,0 +1,224 @@
+package bucket_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+	"pgregory.net/rapid"
+)
+
+func holdMix() mix {
+	return mix{
+		steps: 70, end: 3 * time.Minute,
+		pace:  []time.Duration{0, 0, 0, 10 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second},
+		verbs: []verb{arrive, arrive, arrive, arrive, served, served, served, served, settle, unsent, refused, hold},
+		holds: []time.Duration{50 * time.Millisecond, 700 * time.Millisecond, 5 * time.Second},
+		costs: smallCost,
+		again: true,
+	}
+}
+
+func drawHeldConfig(rt *rapid.T) bucket.Config {
+	cfg := bucket.Config{MaxWait: -1, MaxInFlight: rapid.SampledFrom([]int{0, 0, 3}).Draw(rt, "slots")}
+	if rapid.Bool().Draw(rt, "limited") {
+		cfg.Limits = []bucket.Limit{{Unit: bucket.Requests, Amount: rapid.Int64Range(5, 100).Draw(rt, "amount"), Per: 10 * time.Second}}
+	}
+	return cfg
+}
+
+// On the log alone. Nobody is admitted under a hold, the later of two holds wins. After a hold, as long as
+// nothing else ends the ramp, one call is in flight until it is served, and then no more than twice as many
+// as were served since: a number that doubled was served first.
+//
+// Proved able to fail: let the earlier hold win; release all at the hold's end; double per admission.
+func TestContract09_NobodyUnderAHoldAndARampAfterIt(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := bucket.Config{MaxWait: -1}
+		m := holdMix()
+		m.verbs = append(m.verbs, arrive, arrive, arrive)
+		steps, r, end := drawSchedule(rt, cfg, m)
+		p := play(t, cfg, steps, end)
+		var faults []string
+		for i, h := range r.holds {
+			next := min(end, h[1]+30*time.Second) // then lost calls are waited for no longer
+			if i+1 < len(r.holds) {
+				next = min(next, r.holds[i+1][0])
+			}
+			for id, f := range p.fates {
+				if f.what == "granted" && h[0] < f.at && f.at < h[1] {
+					faults = append(faults, sprintf("#%d left at %v, under the hold from %v to %v", id, f.at, h[0], h[1]))
+				}
+			}
+			for _, f := range p.fates { // look at the instant of every departure
+				if f.what != "granted" || f.at < h[1] || f.at >= next {
+					continue
+				}
+				if open, proven := inFlightSince(h[1], f.at, steps, p); open > max(1, 2*proven) {
+					faults = append(faults, sprintf("at %v, after the hold until %v: %d in flight, %d served", f.at, h[1], open, proven))
+				}
+			}
+		}
+		tell(rt, cfg, steps, faults)
+	})
+}
+
+// inFlightSince counts, of the calls that left from since on, those in flight at an instant and those served
+// by then.
+func inFlightSince(since, at time.Duration, steps []step, p played) (open, proven int) {
+	for id, f := range p.fates {
+		if f.what != "granted" || f.at < since || f.at > at {
+			continue
+		}
+		flying := true
+		for _, s := range steps {
+			switch {
+			case s.call != id || s.at > at:
+			case s.verb == served && flying:
+				proven++
+			case s.verb == settle || s.verb == unsent || s.verb == refused:
+				flying = false
+			}
+		}
+		if flying {
+			open++
+		}
+	}
+	return open, proven
+}
+
+// The whole rule, with limits and slots that end the ramp, refusals that end it and start the next, calls
+// lost and calls never sent: the reference's instants.
+//
+// Proved able to fail: end the ramp never; double without a full round; keep the place of a call never sent.
+func TestContract09_TheRampRunsUntilLevelSlotsOrARefusal(t *testing.T) {
+	checkAgainstReference(t, drawHeldConfig, func(*rapid.T, bucket.Config) mix { return holdMix() })
+}
+
+// 100 calls behind a hold of 10 s on a key without limits, each served after one second: 1, 2, 4, ... leave.
+//
+// Proved able to fail: pour at the hold's end; add one per round instead of doubling.
+func TestContract09_TheReleaseIsARampNotAPour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, bucket.Config{})
+		start := time.Now()
+		local.Hold(theKey, start.Add(10*time.Second))
+		local.Hold(theKey, start.Add(3*time.Second)) // the later of two wins
+		left := make(chan time.Duration, 100)
+		for range 100 {
+			go func() {
+				g, err := local.Acquire(t.Context(), theKey, bucket.Cost{Requests: 1})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				left <- time.Since(start)
+				time.Sleep(time.Second)
+				g.Served()
+				g.Settle(bucket.Cost{Requests: 1})
+			}()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		close(left)
+		per := map[time.Duration]int{}
+		for at := range left {
+			per[at]++
+		}
+		for i, want := range []int{1, 2, 4, 8, 16, 32, 37} {
+			if at := time.Duration(10+i) * time.Second; per[at] != want {
+				t.Errorf("%d left at %v, want %d (%v)", per[at], at, want, per)
+			}
+		}
+	})
+}
+
+// A refusal ends the ramp and its hold begins another from one.
+//
+// Proved able to fail: keep the width of the ramp over a refusal.
+func TestContract09_ARefusalStartsFromOneAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, bucket.Config{})
+		start := time.Now()
+		local.Hold(theKey, start.Add(time.Second))
+		grants := make(chan bucket.Grant, 100)
+		for range 100 {
+			go func() {
+				if g, err := local.Acquire(t.Context(), theKey, bucket.Cost{Requests: 1}); err == nil {
+					grants <- g
+				}
+			}()
+		}
+		round := func(want int) (out []bucket.Grant) {
+			t.Helper()
+			synctest.Wait()
+			if len(grants) != want {
+				t.Fatalf("at %v a round of %d, want %d", time.Since(start), len(grants), want)
+			}
+			for range want {
+				out = append(out, <-grants)
+			}
+			return out
+		}
+		serve := func(gs []bucket.Grant) {
+			for _, g := range gs {
+				g.Served()
+				g.Settle(bucket.Cost{Requests: 1})
+			}
+		}
+		time.Sleep(time.Second)
+		serve(round(1))
+		serve(round(2))
+		four := round(4)
+		serve(four[:3])
+		synctest.Wait()
+		for len(grants) > 0 { // places given back by the served three
+			four = append(four, <-grants)
+		}
+		for _, g := range four[3:] {
+			g.Refused(2 * time.Second)
+		}
+		time.Sleep(2*time.Second - 1)
+		round(0)
+		time.Sleep(1)
+		serve(round(1))
+		serve(round(2))
+		for _, g := range round(4) {
+			g.Cancel()
+		}
+		synctest.Wait()
+		for len(grants) > 0 {
+			(<-grants).Served()
+			synctest.Wait()
+		}
+	})
+}
+
+// Lift ends the hold at once; a hold in the past is none.
+//
+// Proved able to fail: make Lift do nothing; hold until an instant gone by.
+func TestContract09_LiftEndsTheHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, bucket.Config{})
+		start := time.Now()
+		local.Hold(theKey, start.Add(-time.Hour))
+		if _, err := local.Acquire(t.Context(), theKey, bucket.Cost{}); err != nil || time.Since(start) != 0 {
+			t.Errorf("a hold in the past: %v after %v", err, time.Since(start))
+		}
+		local.Hold(theKey, start.Add(time.Hour))
+		if s, _ := local.Stats(theKey); s.HeldFor != time.Hour {
+			t.Errorf("held for %v, want 1h", s.HeldFor)
+		}
+		if _, wait := local.TakeAt(start, theKey, bucket.Cost{}); wait != time.Hour {
+			t.Errorf("TakeAt under the hold: wait %v, want 1h", wait)
+		}
+		local.Lift(theKey)
+		if s, _ := local.Stats(theKey); s.HeldFor != 0 {
+			t.Errorf("held for %v after Lift", s.HeldFor)
+		}
+		if _, wait := local.TakeAt(start, theKey, bucket.Cost{}); wait != 0 {
+			t.Errorf("TakeAt after Lift: wait %v", wait)
+		}
+	})
+}
