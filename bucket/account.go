@@ -64,7 +64,7 @@ func (a *account) look(now int64, cost Cost, since int64) (way, int64) {
 	ready := now
 	for i := range a.meters {
 		m := &a.meters[i]
-		ready = max(ready, m.ready(now, cost.Of(m.limit.Unit)))
+		ready = max(ready, m.ready(now, m.share(cost)))
 	}
 	if way, at := a.overdue(now, cost, since); at <= now {
 		return way, now
@@ -73,12 +73,19 @@ func (a *account) look(now int64, cost Cost, since int64) (way, int64) {
 	}
 }
 
+// clear reports whether nothing but the meters can keep a call back.
+func (a *account) clear(now int64) bool {
+	most := a.local.maxInFlight
+	return now >= a.hold.until && a.ramp.size == 0 && (most == 0 || a.calls.open < most)
+}
+
 // fits brings all meters to now and reports whether each has room for a call of this cost.
 func (a *account) fits(now int64, cost Cost) bool {
 	fits := true
-	for i := range a.meters {
-		m := &a.meters[i]
-		own := cost.Of(m.limit.Unit)
+	meters := a.meters
+	for i := range meters {
+		m := &meters[i]
+		own := m.share(cost)
 		if m.log != nil {
 			fits = m.log.admits(now, own) && fits
 			continue
@@ -92,9 +99,10 @@ func (a *account) fits(now int64, cost Cost) bool {
 // admit charges a call that look lets leave, and opens its grant.
 func (a *account) admit(now int64, cost Cost, w way) *call {
 	c := a.calls.begin(a, now, cost)
-	for i := range a.meters {
-		m := &a.meters[i]
-		if own := cost.Of(m.limit.Unit); m.log != nil {
+	meters := a.meters
+	for i := range meters {
+		m := &meters[i]
+		if own := m.share(cost); m.log != nil {
 			c.logged[m.slot] = m.log.charge(now, own)
 		} else {
 			m.cell.charge(own)

@@ -163,7 +163,11 @@ func (a *account) leave(now int64, cost Cost, place Place) *call {
 	if a.local.refuseOversize && a.oversize(cost) != nil {
 		return nil
 	}
-	if way, _ := a.look(now, cost, never); way != leaves {
+	if a.clear(now) {
+		if !a.fits(now, cost) {
+			return nil
+		}
+	} else if way, _ := a.look(now, cost, never); way != leaves {
 		return nil
 	}
 	return a.admit(now, cost, leaves)
@@ -173,7 +177,7 @@ func (a *account) leave(now int64, cost Cost, place Place) *call {
 func (a *account) oversize(cost Cost) error {
 	for i := range a.meters {
 		m := &a.meters[i]
-		if own := cost.Of(m.limit.Unit); own > m.capacity() {
+		if own := m.share(cost); own > m.capacity() {
 			return &OversizeError{Key: a.key, Unit: m.limit.Unit, Cost: own, Capacity: m.capacity()}
 		}
 	}

@@ -151,7 +151,13 @@ func (c *cell) span(tokens int64) int64 {
 }
 
 // charge takes tokens, into debt if need be. The level is that of now.
-func (c *cell) charge(tokens int64) { c.level = max(c.level-c.units(tokens), floor) }
+func (c *cell) charge(tokens int64) {
+	if c.level >= 0 && tokens <= c.room {
+		c.level -= tokens * c.den
+		return
+	}
+	c.level = max(c.level-c.units(tokens), floor)
+}
 
 // refund gives tokens back, up to the brim. The level may be an older one: what a refund and the
 // refill since then make of it does not depend on their order.

@@ -26,7 +26,7 @@ func (a *account) departs(now int64, cost Cost, place Place, since int64) (int64
 	own, sooner, pred, borne, unit := start, start, start, start, Requests
 	for i := range a.meters {
 		m := &a.meters[i]
-		q := m.queue(a, start, cost.Of(m.limit.Unit), place)
+		q := m.queue(a, start, m.share(cost), place)
 		if q.own > own {
 			own, unit = q.own, m.limit.Unit
 		}
@@ -98,7 +98,7 @@ func (m *meter) ahead(a *account, place Place) (queued, capped int64) {
 		return m.queued, m.capped
 	}
 	a.line.before(place, func(w *waiter) {
-		own := w.cost.Of(m.limit.Unit)
+		own := m.share(w.cost)
 		queued += own
 		capped += min(own, m.capacity())
 	})
@@ -114,7 +114,7 @@ func (a *account) heavy(cost Cost) bool {
 	}
 	for i := range a.meters {
 		m := &a.meters[i]
-		own := cost.Of(m.limit.Unit)
+		own := m.share(cost)
 		switch {
 		case own == 0:
 		case m.log != nil:
@@ -137,7 +137,7 @@ func (a *account) moves(now, start int64, place Place) bool {
 	leaves := start
 	for i := range a.meters {
 		m := &a.meters[i]
-		leaves = max(leaves, m.queue(a, start, head.cost.Of(m.limit.Unit), head.place).own)
+		leaves = max(leaves, m.queue(a, start, m.share(head.cost), head.place).own)
 	}
 	return leaves <= a.patience(now, head.since)
 }

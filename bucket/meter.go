@@ -4,6 +4,7 @@ package bucket
 type meter struct {
 	cell  cell    // the level of a TokenBucket
 	log   *window // the charges of a Window; nil for a TokenBucket
+	mask  Cost    // all ones in each component that it counts
 	limit Limit
 
 	slot     uint8  // its bit in call.stated, its index in call.logged
@@ -16,8 +17,20 @@ type meter struct {
 	capped int64
 }
 
+var masks = [...]Cost{
+	Requests:     {-1, 0, 0},
+	Tokens:       {0, -1, -1},
+	InputTokens:  {0, -1, 0},
+	OutputTokens: {0, 0, -1},
+}
+
+// share is what a call of this cost is charged here.
+func (m *meter) share(c Cost) int64 {
+	return c.Requests&m.mask.Requests + c.InputTokens&m.mask.InputTokens + c.OutputTokens&m.mask.OutputTokens
+}
+
 func newMeter(l Limit, headroom int64) meter {
-	m := meter{limit: l}
+	m := meter{limit: l, mask: masks[l.Unit]}
 	if l.Shape == Window {
 		m.log = newWindow(l, headroom)
 	} else {

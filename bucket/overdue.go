@@ -22,7 +22,7 @@ func (a *account) overdue(now int64, cost Cost, since int64) (way, int64) {
 	}
 	for i := range a.meters {
 		m := &a.meters[i]
-		at = max(at, m.bears(now, cost.Of(m.limit.Unit)))
+		at = max(at, m.bears(now, m.share(cost)))
 	}
 	return probes, at
 }

@@ -130,7 +130,7 @@ func (a *account) dequeue(w *waiter) {
 func (a *account) tally(cost Cost, sign int64) {
 	for i := range a.meters {
 		m := &a.meters[i]
-		own := cost.Of(m.limit.Unit)
+		own := m.share(cost)
 		m.queued += sign * own
 		m.capped += sign * min(own, m.capacity())
 	}
@@ -143,9 +143,11 @@ func (a *account) tally(cost Cost, sign int64) {
 // even a look at the clock.
 func (a *account) moveUp() {
 	if a.line.len() > 0 {
-		a.advance(a.tick(a.local.now()))
+		a.advanceNow()
 	}
 }
+
+func (a *account) advanceNow() { a.advance(a.tick(a.local.now())) }
 
 // advance lets out whoever may leave at now, refuses whoever is found doomed, and sets the timer
 // for the head that stays.

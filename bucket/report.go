@@ -4,11 +4,14 @@ package bucket
 func (c *call) Report(id uint64, meters []Meter) { c.report(id, meters) }
 
 func (c *call) report(id uint64, meters []Meter) {
-	a, ok := c.enter(id)
-	if !ok {
+	a := c.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c.id != id {
 		return
 	}
 	var later Cost
+	var now int64
 	learnt := false
 	for i := range meters {
 		m := a.match(&meters[i])
@@ -18,16 +21,15 @@ func (c *call) report(id uint64, meters []Meter) {
 		if !learnt {
 			learnt = true
 			later = a.calls.after(c)
+			now = a.tick(a.local.now())
 		}
-		now := a.tick(a.local.now())
 		m.catchUp(now)
-		m.state(now, c.number, meters[i].Remaining, later.Of(m.limit.Unit))
+		m.state(now, c.number, meters[i].Remaining, m.share(later))
 		c.stated |= 1 << m.slot
 	}
 	if learnt {
 		a.moveUp()
 	}
-	a.mu.Unlock()
 }
 
 // match finds the limit that a meter of the server's speaks of, or nil.

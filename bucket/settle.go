@@ -4,24 +4,11 @@ import "time"
 
 var _ Account = (*call)(nil)
 
-// enter locks the account for one call on grant id; false when that has ended.
-func (c *call) enter(id uint64) (*account, bool) {
-	a := c.account
-	a.mu.Lock()
-	if c.id != id {
-		a.mu.Unlock()
-		return nil, false
-	}
-	return a, true
-}
-
 // Served: the answer's headers are here.
 func (c *call) Served(id uint64) {
-	a, ok := c.enter(id)
-	if !ok {
-		return
-	}
-	if !c.served {
+	a := c.account
+	a.mu.Lock()
+	if c.id == id && !c.served {
 		c.served = true
 		a.answered(c)
 		a.ramp.served(c)
@@ -33,41 +20,41 @@ func (c *call) Served(id uint64) {
 // Settle: what it really cost.
 func (c *call) Settle(id uint64, cost Cost) {
 	cost = Cost{max(cost.Requests, 0), max(cost.InputTokens, 0), max(cost.OutputTokens, 0)}.clamped()
-	a, ok := c.enter(id)
-	if !ok {
-		return
+	a := c.account
+	a.mu.Lock()
+	if c.id == id {
+		a.close(c, cost)
+		a.moveUp()
 	}
-	a.close(c, cost)
-	a.moveUp()
 	a.mu.Unlock()
 }
 
 // Cancel: never sent.
 func (c *call) Cancel(id uint64) {
-	a, ok := c.enter(id)
-	if !ok {
-		return
+	a := c.account
+	a.mu.Lock()
+	if c.id == id {
+		a.close(c, Cost{})
+		a.moveUp()
 	}
-	a.close(c, Cost{})
-	a.moveUp()
 	a.mu.Unlock()
 }
 
 // Refused: by the server.
 func (c *call) Refused(id uint64, span time.Duration) {
-	a, ok := c.enter(id)
-	if !ok {
-		return
+	a := c.account
+	a.mu.Lock()
+	if c.id == id {
+		a.close(c, Cost{Requests: c.cost.Requests})
+		now := a.tick(a.local.now())
+		if now >= a.hold.until {
+			a.ramp.end()
+		}
+		if span > 0 {
+			a.holdUntil(now, later(now, int64(span)))
+		}
+		a.moveUp()
 	}
-	a.close(c, Cost{Requests: c.cost.Requests})
-	now := a.tick(a.local.now())
-	if now >= a.hold.until {
-		a.ramp.end()
-	}
-	if span > 0 {
-		a.holdUntil(now, later(now, int64(span)))
-	}
-	a.moveUp()
 	a.mu.Unlock()
 }
 
@@ -90,7 +77,7 @@ func (a *account) close(c *call, final Cost) {
 func (a *account) correct(c *call, final Cost) {
 	for i := range a.meters {
 		m := &a.meters[i]
-		was, is := c.cost.Of(m.limit.Unit), final.Of(m.limit.Unit)
+		was, is := m.share(c.cost), m.share(final)
 		switch {
 		case is > was:
 			now := a.tick(a.local.now())
