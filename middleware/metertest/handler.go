@@ -21,10 +21,6 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		model := modelOf(r, nil)
 		return model, model != "" || r.ContentLength == 0
 	})
-	if decided && to.silent() && to.Fault != Hang {
-		reset(w)
-		return
-	}
 	if !decided {
 		content, err := io.ReadAll(r.Body)
 		if err != nil {

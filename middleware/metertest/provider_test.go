@@ -156,6 +156,13 @@ func TestLatencyIsSplitAndTheDecisionFallsAtArrival(t *testing.T) {
 		if took := time.Since(second); took != 1250*time.Millisecond {
 			t.Errorf("delayed: after %v", took)
 		}
+		time.Sleep(time.Minute)
+		p.Script(Answer{Delay: 2 * time.Second})
+		second = time.Now()
+		get(t, rt, "")
+		if took := time.Since(second); took != 2250*time.Millisecond {
+			t.Errorf("metered and delayed: after %v", took)
+		}
 	})
 }
 
@@ -236,6 +243,11 @@ func TestANeighbourTakesHisShare(t *testing.T) {
 			if s+r < 250 || s+r > 350 || !poisson && s+r != 299 {
 				t.Errorf("poisson %v: he called %d times in 600 s, every 2 s", poisson, s+r)
 			}
+			// The regular one comes when something has just come back; a random one
+			// finds what a greedy client leaves him, which is next to nothing.
+			if !poisson && s < 200 {
+				t.Errorf("he was served %d times and refused %d times", s, r)
+			}
 			if all := served + s; all < 600 || all > 611 {
 				t.Errorf("poisson %v: %d served of both in 600 s at 60 a minute", poisson, all)
 			}
@@ -274,7 +286,7 @@ func TestLimitsChangeInTheMiddle(t *testing.T) {
 
 func TestTheLedgerTellsWhatCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(Config{Requests: 1, Script: []Answer{{Fault: ResetBefore}, {Fault: ResetAfter}}})
+		p := New(Config{Requests: 1, Script: []Answer{{Fault: ResetBefore}, {Fault: ResetAfter, Status: 200}}})
 		rt := p.Transport()
 		send := func() {
 			req, _ := http.NewRequest("PUT", "https://a.test/v1/x?q=1", strings.NewReader(`{"model":"big"}`))

@@ -303,3 +303,71 @@ func TestHeadTrailersDateAndTrace(t *testing.T) {
 		}
 	})
 }
+
+func TestTheRequestsBodyIsClosedWhenItIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{Latency: time.Hour, Script: []Answer{{Status: 200}, {Fault: Hang}}})
+		rt := p.Transport()
+		for range 2 {
+			ctx, cancel := context.WithCancel(t.Context())
+			s := &countedBody{from: strings.NewReader("payload")}
+			done := make(chan bool)
+			go func() {
+				defer close(done)
+				call(ctx, rt, s)
+			}()
+			synctest.Wait()
+			if s.count() != 1 {
+				t.Errorf("while the answer is on its way the request's body was closed %d times", s.count())
+			}
+			cancel()
+			<-done
+			if s.count() != 1 {
+				t.Errorf("in the end it was closed %d times", s.count())
+			}
+		}
+	})
+}
+
+func TestABodyOfKnownLengthEndsWithItsLastBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resp, _ := call(t.Context(), New(Config{Script: []Answer{Reply(200, "four")}}).Transport(), nil)
+		defer resp.Body.Close()
+		buf := make([]byte, 3)
+		if n, err := resp.Body.Read(buf); n != 3 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		if n, err := resp.Body.Read(buf); n != 1 || err != io.EOF {
+			t.Errorf("%d, %v; want the last byte and io.EOF", n, err)
+		}
+	})
+}
+
+// A connection is given to a call at the instant at which that call is cancelled.
+func TestAConnectionIsNotLostToACancelledCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Config{MaxConns: 1})
+		rt := p.Transport()
+		for range 50 {
+			first, err := call(t.Context(), rt, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan bool)
+			go func() {
+				defer close(done)
+				if resp, err := call(ctx, rt, nil); err == nil {
+					resp.Body.Close()
+				}
+			}()
+			synctest.Wait()
+			first.Body.Close()
+			cancel()
+			<-done
+			if n := p.ConnsInUse(); n != 0 {
+				t.Fatalf("%d connections in use", n)
+			}
+		}
+	})
+}
