@@ -35,7 +35,9 @@ type Answer struct {
 
 	// Delay comes on top of the provider's latency, before the headers.
 	Delay time.Duration
-	// Fault is what goes wrong with the connection.
+	// Fault is what goes wrong with the connection. Where it lets no header
+	// through (DialError, the resets before and after the request, Hang), Status
+	// has no effect and the meters are not asked.
 	Fault Fault
 	// Early answers before the request's body is read; the body is then never
 	// read. A metered answer (Status 0) cannot be early.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Entry is one arrival.
+// Entry is one arrival. A request whose body broke off on its way has not arrived.
 type Entry struct {
 	// At is the instant of the decision: when the request was there as a whole.
 	At time.Time

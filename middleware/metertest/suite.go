@@ -32,7 +32,7 @@ import (
 // A goroutine that the layer leaves behind fails the subtest too. Run it under
 // -race as well: some clauses are about memory that a transport still reads.
 func TestRoundTripper(t *testing.T, wrap func(base http.RoundTripper) http.RoundTripper) {
-	for _, c := range clauses {
+	for _, c := range clauses() {
 		t.Run(c.name, func(t *testing.T) {
 			defer func() {
 				if p := recover(); p != nil {
@@ -60,48 +60,49 @@ type clause struct {
 	check func(t tb, wrap wrapper)
 }
 
-// clauses is constant.
-var clauses = []clause{
-	{"RequestArrivesAsSent", requestArrivesAsSent},
-	{"RequestIsNeverChanged", requestIsNeverChanged},
-	{"RequestIsLeftAloneWhileInUse", requestIsLeftAloneWhileInUse},
-	{"RequestBodyIsClosedOnce", requestBodyIsClosedOnce},
-	{"RequestBodyIsClosedOnEarlyRefusal", requestBodyIsClosedOnEarlyRefusal},
-	{"RequestBodyErrorComesBack", requestBodyErrorComesBack},
-	{"ReplaysAreWhole", replaysAreWhole},
-	{"BodyWithoutGetBodyIsNeverSentEmpty", bodyWithoutGetBody},
-	{"BodyWithFailingGetBodyIsNeverSentEmpty", bodyWithFailingGetBody},
-	{"NilBodyAndNoBodyStayEmpty", nilBodyAndNoBody},
-	{"HeadIsPassedOn", headIsPassedOn},
-	{"ExpectIsPassedOn", expectIsPassedOn},
-	{"RequestTrailersArePassedOn", requestTrailers},
-	{"RedirectsKeepTheBody", redirectsKeepTheBody},
+func clauses() []clause {
+	return []clause{
+		{"RequestArrivesAsSent", requestArrivesAsSent},
+		{"RequestIsNeverChanged", requestIsNeverChanged},
+		{"RequestIsLeftAloneWhileInUse", requestIsLeftAloneWhileInUse},
+		{"RequestBodyIsClosedOnce", requestBodyIsClosedOnce},
+		{"RequestBodyIsClosedOnEarlyRefusal", requestBodyIsClosedOnEarlyRefusal},
+		{"RequestBodyErrorComesBack", requestBodyErrorComesBack},
+		{"ReplaysAreWhole", replaysAreWhole},
+		{"BodyWithoutGetBodyIsNeverSentEmpty", bodyWithoutGetBody},
+		{"BodyWithFailingGetBodyIsNeverSentEmpty", bodyWithFailingGetBody},
+		{"NilBodyAndNoBodyStayEmpty", nilBodyAndNoBody},
+		{"HeadIsPassedOn", headIsPassedOn},
+		{"ExpectIsPassedOn", expectIsPassedOn},
+		{"RequestTrailersArePassedOn", requestTrailers},
+		{"RedirectsKeepTheBody", redirectsKeepTheBody},
 
-	{"ServedIsSentOnce", servedIsSentOnce},
-	{"AnswerComesBackWhole", answerComesBackWhole},
-	{"ErrorAnswerComesBackWhole", errorAnswerComesBackWhole},
-	{"AnswerOrError", answerOrError},
-	{"AnswerHasItsRequest", answerHasItsRequest},
-	{"AnswerTrailersAreKept", answerTrailers},
-	{"CloseReachesTheAnswersBody", closeReachesTheBody},
-	{"SuccessBodyIsNotReadAhead", successBodyIsNotReadAhead},
-	{"EventsFlowOneByOne", eventsFlow},
-	{"SwitchedProtocolKeepsItsWriter", switchedProtocol},
-	{"InformationalAnswersAreTraced", informationalAnswers},
+		{"ServedIsSentOnce", servedIsSentOnce},
+		{"AnswerComesBackWhole", answerComesBackWhole},
+		{"ErrorAnswerComesBackWhole", errorAnswerComesBackWhole},
+		{"AnswerOrError", answerOrError},
+		{"AnswerHasItsRequest", answerHasItsRequest},
+		{"AnswerTrailersAreKept", answerTrailers},
+		{"CloseReachesTheAnswersBody", closeReachesTheBody},
+		{"SuccessBodyIsNotReadAhead", successBodyIsNotReadAhead},
+		{"EventsFlowOneByOne", eventsFlow},
+		{"SwitchedProtocolKeepsItsWriter", switchedProtocol},
+		{"InformationalAnswersAreTraced", informationalAnswers},
 
-	{"DroppedAnswersAreClosedBeforeTheWait", droppedAnswersAreClosed},
-	{"DroppedEndlessBodyIsBounded", droppedEndlessBody},
-	{"DroppedTricklingBodyIsBounded", droppedTricklingBody},
-	{"DroppedSilentBodyIsBounded", droppedSilentBody},
+		{"DroppedAnswersAreClosedBeforeTheWait", droppedAnswersAreClosed},
+		{"DroppedEndlessBodyIsBounded", droppedEndlessBody},
+		{"DroppedTricklingBodyIsBounded", droppedTricklingBody},
+		{"DroppedSilentBodyIsBounded", droppedSilentBody},
 
-	{"ContextIsPassedOn", contextIsPassedOn},
-	{"ContextLivesUntilTheBodyEnds", contextLivesUntilTheBodyEnds},
-	{"ContextErrorsStayContextErrors", contextErrors},
-	{"CancelEndsEveryWait", cancelEndsEveryWait},
-	{"CancelEndsTheBody", cancelEndsTheBody},
+		{"ContextIsPassedOn", contextIsPassedOn},
+		{"ContextLivesUntilTheBodyEnds", contextLivesUntilTheBodyEnds},
+		{"ContextErrorsStayContextErrors", contextErrors},
+		{"CancelEndsEveryWait", cancelEndsEveryWait},
+		{"CancelEndsTheBody", cancelEndsTheBody},
 
-	{"CloseIdleConnectionsIsPassedOn", closeIdleConnections},
-	{"BaseErrorComesBack", baseErrorComesBack},
-	{"BasePanicLeaksNothing", basePanicLeaksNothing},
-	{"ConcurrentUse", concurrentUse},
+		{"CloseIdleConnectionsIsPassedOn", closeIdleConnections},
+		{"BaseErrorComesBack", baseErrorComesBack},
+		{"BasePanicLeaksNothing", basePanicLeaksNothing},
+		{"ConcurrentUse", concurrentUse},
+	}
 }
