@@ -72,6 +72,9 @@ type Meter struct {
 	FillRate     string
 	// Refills says that it refills continuously.
 	Refills bool
+	// sign is the header that shows all windows of its family to be there, on a
+	// host where none may be; empty: its own.
+	sign string
 }
 
 // Format is how a point in time or a length of time is written.

@@ -19,10 +19,10 @@ var shapes = Provider{
 		// The names that OpenAI began and others took over; a proxy passes them on.
 		openAIMeter("requests", "requests_by_name", "requests"),
 		openAIMeter("tokens", "", "tokens"),
-		anthropicMeter("requests", "anthropic_requests", "ratelimit-requests"),
-		anthropicMeter("tokens", "anthropic_tokens", "ratelimit-tokens"),
-		anthropicMeter("input_tokens", "", "ratelimit-input-tokens"),
-		anthropicMeter("output_tokens", "", "ratelimit-output-tokens"),
+		anthropicShape("requests", "anthropic_requests", "ratelimit-requests"),
+		anthropicShape("tokens", "anthropic_tokens", "ratelimit-tokens"),
+		anthropicShape("input_tokens", "", "ratelimit-input-tokens"),
+		anthropicShape("output_tokens", "", "ratelimit-output-tokens"),
 	},
 }
 
@@ -39,5 +39,12 @@ func openAIMeter(unit, name, dim string) Meter {
 func windowMeter(unit, name, dim string) Meter {
 	m := openAIMeter(unit, name, dim)
 	m.Refills = false
+	return m
+}
+
+// anthropicShape is one of Anthropic's, which come together.
+func anthropicShape(unit, name, dim string) Meter {
+	m := anthropicMeter(unit, name, dim)
+	m.sign = "Anthropic-RateLimit-Requests-Remaining"
 	return m
 }

@@ -1,6 +1,7 @@
 package retryafter
 
 import (
+	"cmp"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -14,7 +15,6 @@ type Source struct {
 	meters      []*meter
 	drafts      bool
 	gates       []gate
-	gateLengths uint64 // bit n: some gate's name has n bytes
 	shouldRetry string
 	rules       []rule
 	hints       []hint
@@ -44,27 +44,32 @@ type meter struct {
 	fill       *meter // the next of the same window
 }
 
-// gate is the header by whose presence a window is known: without it the rest
-// is not looked for.
+// gate is a header by whose presence windows are known: without it the rest is
+// not looked for.
 type gate struct {
-	header string
-	meter  int // index in meters, -1 for the drafts
+	header   string
+	families Families // bit 0: the drafts, bit n+1: meter n
 }
 
 // addGates lists the gates of all meters, and the drafts' own.
 func (s *Source) addGates() {
-	add := func(header string, meter int) {
-		s.gates = append(s.gates, gate{header, meter})
-		s.gateLengths |= 1 << (len(header) & 63)
+	add := func(header string, family int) {
+		for i := range s.gates {
+			if s.gates[i].header == header {
+				s.gates[i].families |= 1 << family
+				return
+			}
+		}
+		s.gates = append(s.gates, gate{header, 1 << family})
 	}
 	if s.drafts {
-		add("Ratelimit", -1)
-		add("Ratelimit-Remaining", -1)
+		add("Ratelimit", 0)
+		add("Ratelimit-Remaining", 0)
 	}
 	for i, m := range s.meters {
 		for f := m; f != nil; f = f.fill {
 			if f.gate != "" {
-				add(f.gate, i)
+				add(cmp.Or(f.sign, f.gate), i+1)
 			}
 		}
 	}
@@ -115,7 +120,7 @@ func newSource(p *Provider, generic *Source) *Source {
 	}
 	if len(p.Meters) == 0 && generic != nil {
 		s.meters, s.drafts = generic.meters, s.drafts || generic.drafts
-		s.gates, s.gateLengths = generic.gates, generic.gateLengths
+		s.gates = generic.gates
 		return s
 	}
 	for _, m := range p.Meters {
@@ -130,7 +135,7 @@ func newSource(p *Provider, generic *Source) *Source {
 }
 
 func newMeter(m Meter) *meter {
-	for _, name := range []*string{&m.Limit, &m.Remaining, &m.Used, &m.UsedOf, &m.Reset, &m.Present, &m.Interval, &m.FillRate} {
+	for _, name := range []*string{&m.sign, &m.Limit, &m.Remaining, &m.Used, &m.UsedOf, &m.Reset, &m.Present, &m.Interval, &m.FillRate} {
 		*name = textproto.CanonicalMIMEHeaderKey(*name)
 	}
 	ready := &meter{Meter: m, quantities: m.Limit != "" || m.Remaining != "" || m.Used != "" || m.UsedOf != ""}

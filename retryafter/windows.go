@@ -17,43 +17,26 @@ type Families uint64
 // read the next answer by [Source.WindowsOf].
 func (s *Source) Families(h http.Header) Families {
 	var f Families
-	if s.walks(h) {
-		for name := range h {
-			if s.gateLengths>>(len(name)&63)&1 == 0 {
-				continue
-			}
-			for i := range s.gates {
-				if s.gates[i].header == name {
-					f |= s.gates[i].family()
-				}
-			}
-		}
-		return f
-	}
 	for i := range s.gates {
 		if _, ok := h[s.gates[i].header]; ok {
-			f |= s.gates[i].family()
+			f |= s.gates[i].families
 		}
 	}
 	return f
 }
-
-// walks reports whether h is so small that it is sooner walked through than
-// asked for the names of all gates.
-func (s *Source) walks(h http.Header) bool { return len(h) <= 8 && len(s.gates) > 4 }
-
-func (g *gate) family() Families { return 1 << ((g.meter + 1) & 63) }
 
 // Windows appends the windows that an answer's headers state to dst and returns
 // it. It reads headers only and does not allocate while dst has room (an escaped
 // name in an IETF draft's field apart), so it is meant for every success. A
 // stored answer (Age above 0) states nothing that still holds.
 func (s *Source) Windows(dst []Window, h http.Header, now time.Time) []Window {
-	f := ^Families(0)
-	if s.walks(h) {
-		if f = s.Families(h); f == 0 {
-			return dst
-		}
+	if !s.drafts {
+		return s.WindowsOf(^Families(0), dst, h, now)
+	}
+	// A host that is read by many shapes states nothing in most of its answers.
+	f := s.Families(h)
+	if f == 0 {
+		return dst
 	}
 	return s.WindowsOf(f, dst, h, now)
 }
