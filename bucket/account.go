@@ -122,13 +122,19 @@ func (a *account) admit(now int64, cost Cost, w way) *call {
 
 // arrival is a new place at the end of the line.
 func (a *account) arrival(now int64) Place {
-	a.line.arrivals++
-	return Place{at: now, seq: a.line.arrivals}
+	at := max(now, a.line.arrival.at+1)
+	if at == 0 {
+		at = 1 // zero is nobody's place
+	}
+	a.line.arrival.at = at
+	return a.line.arrival
 }
 
 func newAccount(l *Local, hash uint64, key string, meters []meter) *account {
 	a := &account{local: l, key: key, hash: hash, meters: meters, slots: len(meters), clock: dawn, lastLeft: dawn}
 	a.hold.from, a.hold.until = dawn, dawn
+	a.line.arrival.at = dawn
+	a.line.last.at = dawn
 	a.line.alarm = never
 	for i := range meters {
 		meters[i].slot = uint8(i)

@@ -116,7 +116,7 @@ func (l *Local) Acquire(ctx context.Context, key string, cost Cost) (Grant, erro
 	}
 	id := c.id
 	a.mu.Unlock()
-	return Grant{c, id, GrantInfo{Place: place}}, nil
+	return Grant{c, id, place, 0}, nil
 }
 
 // TakeAt takes cost from key at time t, or says how long after t to come back: the explicit-time
@@ -148,7 +148,7 @@ func (l *Local) TakeAt(t time.Time, key string, cost Cost) (Grant, time.Duration
 	now := a.tick(asked)
 	place := a.arrival(now)
 	if c := a.leave(now, cost, place); c != nil {
-		return Grant{c, c.id, GrantInfo{Place: place}}, 0
+		return Grant{c, c.id, place, 0}, 0
 	}
 	// Patience that begins at never is never at its end: nobody is overdue here.
 	at, _ := a.departs(now, cost, place, never)

@@ -3,6 +3,7 @@ package bucket
 // A call is the record behind one open grant, and the Account that the Grant speaks to. Records
 // belong to their key and are used again; an id that has ended is known by its number.
 type call struct {
+	foreign Account  // of another package: nothing below is used then
 	account *account // never changes
 	id      uint64   // number of the grant; another one as soon as it has ended
 

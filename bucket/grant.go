@@ -2,7 +2,6 @@ package bucket
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -20,16 +19,18 @@ import (
 //	g.Served()           // the server accepted it; or g.Refused(hold), the end
 //	g.Settle(cost)       // the body has ended: what it really cost, the end
 type Grant struct {
-	account Account
-	id      uint64
-	info    GrantInfo
+	// Four words, so that a grant is handed on in registers.
+	call   *call // of a Local, or a foreign one
+	id     uint64
+	place  Place
+	waited int64 // how long; of an overdue probe its complement
 }
 
 // Served says that the headers of an accepted answer are here. It lets the next overdue probe go
 // and counts for the ramp after a hold. It does not end the grant.
 func (g Grant) Served() {
-	if g.account != nil {
-		g.account.Served(g.id)
+	if g.call != nil {
+		g.call.serve(g.id)
 	}
 }
 
@@ -37,20 +38,15 @@ func (g Grant) Served() {
 // the tokens come back, the request does not, and nobody is admitted on the key before hold from
 // now has passed. The later of two holds wins; a hold of zero or less holds nothing.
 func (g Grant) Refused(hold time.Duration) {
-	if g.account != nil {
-		g.account.Refused(g.id, hold)
+	if g.call != nil {
+		g.call.refuse(g.id, hold)
 	}
 }
 
 // Report says what the answer's headers state as left, after the server charged this call. See Meter.
 func (g Grant) Report(meters ...Meter) {
-	switch a := g.account.(type) {
-	case nil:
-	case *call:
-		a.report(g.id, meters)
-	default:
-		// The clone keeps the caller's meters on his stack.
-		a.Report(g.id, slices.Clone(meters))
+	if g.call != nil && len(meters) > 0 {
+		g.call.report(g.id, meters)
 	}
 }
 
@@ -58,26 +54,26 @@ func (g Grant) Report(meters ...Meter) {
 // is charged as debt, and the slot under MaxInFlight is free. Whoever does not know the cost, or
 // lost a call that was sent, settles for the estimate. Negative components count as zero.
 func (g Grant) Settle(cost Cost) {
-	if g.account != nil {
-		g.account.Settle(g.id, cost)
+	if g.call != nil {
+		g.call.settle(g.id, cost)
 	}
 }
 
 // Cancel says that the call was never sent and ends the grant: all that was taken comes back.
 func (g Grant) Cancel() {
-	if g.account != nil {
-		g.account.Cancel(g.id)
+	if g.call != nil {
+		g.call.cancel(g.id)
 	}
 }
 
 // Waited returns how long Acquire waited for the grant.
-func (g Grant) Waited() time.Duration { return g.info.Waited }
+func (g Grant) Waited() time.Duration { return time.Duration(max(g.waited, ^g.waited)) }
 
 // Overdue reports whether the call left as an overdue probe, charged as debt.
-func (g Grant) Overdue() bool { return g.info.Overdue }
+func (g Grant) Overdue() bool { return g.waited < 0 }
 
 // Place returns the call's place in line, for WithPlace when it must come again.
-func (g Grant) Place() Place { return g.info.Place }
+func (g Grant) Place() Place { return g.place }
 
 // Meter is one of the server's own meters, as an answer's headers state it. A Limit or Remaining
 // of -1 and a Reset or Per of 0 or less are not stated; without Remaining there is nothing to learn.
@@ -97,11 +93,10 @@ type Meter struct {
 // Place is a call's place in the queue of its key: that of its first arrival. The zero Place is
 // none. Places are comparable between the keys of one Local, not between two Locals.
 type Place struct {
-	at  int64  // first arrival, on the Local's clock
-	seq uint64 // order among those who arrived in the same instant; never zero
+	at int64 // first arrival on the Local's clock, a little later where several came at once; never zero
 }
 
-func (p Place) before(q Place) bool { return p.at < q.at || p.at == q.at && p.seq < q.seq }
+func (p Place) before(q Place) bool { return p.at < q.at }
 
 type placeKey struct{}
 
@@ -130,7 +125,15 @@ type GrantInfo struct {
 	Place   Place
 }
 
-// NewGrant makes a grant for a limiter of another package.
+// NewGrant makes a grant for a limiter of another package, whose Account is told how it went.
 func NewGrant(a Account, id uint64, info GrantInfo) Grant {
-	return Grant{account: a, id: id, info: info}
+	waited := int64(max(info.Waited, 0))
+	if info.Overdue {
+		waited = ^waited
+	}
+	g := Grant{id: id, place: info.Place, waited: waited}
+	if a != nil {
+		g.call = &call{foreign: a}
+	}
+	return g
 }

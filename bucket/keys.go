@@ -14,6 +14,7 @@ import (
 type keys struct {
 	seed  maphash.Seed
 	chain atomic.Pointer[chains]
+	sole  atomic.Pointer[account] // the only account, if it is: one key need not be hashed
 
 	// mu guards all changes of the table. It may be held while an account's own lock is taken,
 	// never the other way round.
@@ -58,6 +59,11 @@ func (k *keys) insert(a *account) {
 	a.next.Store(head.Load())
 	head.Store(a)
 	k.count++
+	if k.count == 1 {
+		k.sole.Store(a)
+	} else {
+		k.sole.Store(nil)
+	}
 }
 
 // rehash makes n chains of what there is. A reader that is led astray meanwhile comes to the end
@@ -81,6 +87,7 @@ func (k *keys) remove(a *account) {
 	}
 	link.Store(a.next.Load())
 	k.count--
+	k.sole.Store(nil)
 }
 
 // all goes through the accounts; the one it yields may be removed or linked elsewhere. Called with
@@ -102,6 +109,12 @@ func (k *keys) all() func(yield func(*account) bool) {
 
 // open returns the account of key, locked; it makes one where there is none.
 func (l *Local) open(key string) (*account, error) {
+	if a := l.keys.sole.Load(); a != nil && a.key == key {
+		if a.mu.Lock(); !a.gone {
+			return a, nil
+		}
+		a.mu.Unlock()
+	}
 	hash := l.keys.hash(key)
 	for {
 		a := l.keys.find(hash, key)

@@ -23,12 +23,12 @@ type waiter struct {
 // line is the queue of a key: a binary heap by place. A fresh arrival is the last in line, so it is
 // put in without a single swap; one that comes again moves up to where it was.
 type line struct {
-	heap     []entry
-	last     Place // the latest place that ever was in line
-	arrivals uint64
-	heavy    int // how many need more than MaxWait to be refilled, see heavy
-	timer    *time.Timer
-	alarm    int64 // what the timer is set to
+	heap    []entry
+	arrival Place // the last one given out
+	last    Place // the latest one that ever was in line
+	heavy   int   // how many need more than MaxWait to be refilled, see heavy
+	timer   *time.Timer
+	alarm   int64 // what the timer is set to
 }
 
 // entry holds a copy of the place, so that ordering does not chase pointers.
@@ -159,7 +159,10 @@ func (a *account) advance(now int64) {
 		case leaves, probes:
 			a.dequeue(w)
 			c := a.admit(now, w.cost, way)
-			w.grant = Grant{c, c.id, GrantInfo{time.Duration(now - w.arrived), way == probes, w.place}}
+			w.grant = Grant{c, c.id, w.place, now - w.arrived}
+			if way == probes {
+				w.grant.waited = ^w.grant.waited
+			}
 		case expires:
 			w.err = a.tooLate(now, w.cost, w.place, w.since, ErrOverdue)
 			a.dequeue(w)
@@ -223,7 +226,7 @@ func (l *Local) wait(ctx context.Context, key string, cost Cost, place Place, re
 	}
 	now := a.tick(l.now())
 	if c := a.leave(now, cost, place); c != nil {
-		g := Grant{c, c.id, GrantInfo{Place: place}}
+		g := Grant{c, c.id, place, 0}
 		a.mu.Unlock()
 		return g, nil
 	}

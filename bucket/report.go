@@ -1,9 +1,13 @@
 package bucket
 
-// Report: what the answer said is left.
-func (c *call) Report(id uint64, meters []Meter) { c.report(id, meters) }
+import "slices"
 
+// report: what the answer said is left.
 func (c *call) report(id uint64, meters []Meter) {
+	if c.foreign != nil {
+		c.foreign.Report(id, slices.Clone(meters)) // a clone, so that the caller's need not escape
+		return
+	}
 	a := c.account
 	a.mu.Lock()
 	defer a.mu.Unlock()

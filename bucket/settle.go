@@ -2,10 +2,12 @@ package bucket
 
 import "time"
 
-var _ Account = (*call)(nil)
-
-// Served: the answer's headers are here.
-func (c *call) Served(id uint64) {
+// serve: the answer's headers are here.
+func (c *call) serve(id uint64) {
+	if c.foreign != nil {
+		c.foreign.Served(id)
+		return
+	}
 	a := c.account
 	a.mu.Lock()
 	if c.id == id && !c.served {
@@ -17,8 +19,12 @@ func (c *call) Served(id uint64) {
 	a.mu.Unlock()
 }
 
-// Settle: what it really cost.
-func (c *call) Settle(id uint64, cost Cost) {
+// settle: what it really cost.
+func (c *call) settle(id uint64, cost Cost) {
+	if c.foreign != nil {
+		c.foreign.Settle(id, cost)
+		return
+	}
 	cost = Cost{max(cost.Requests, 0), max(cost.InputTokens, 0), max(cost.OutputTokens, 0)}.clamped()
 	a := c.account
 	a.mu.Lock()
@@ -29,8 +35,12 @@ func (c *call) Settle(id uint64, cost Cost) {
 	a.mu.Unlock()
 }
 
-// Cancel: never sent.
-func (c *call) Cancel(id uint64) {
+// cancel: never sent.
+func (c *call) cancel(id uint64) {
+	if c.foreign != nil {
+		c.foreign.Cancel(id)
+		return
+	}
 	a := c.account
 	a.mu.Lock()
 	if c.id == id {
@@ -40,8 +50,12 @@ func (c *call) Cancel(id uint64) {
 	a.mu.Unlock()
 }
 
-// Refused: by the server.
-func (c *call) Refused(id uint64, span time.Duration) {
+// refuse: by the server.
+func (c *call) refuse(id uint64, span time.Duration) {
+	if c.foreign != nil {
+		c.foreign.Refused(id, span)
+		return
+	}
 	a := c.account
 	a.mu.Lock()
 	if c.id == id {
