@@ -39,6 +39,7 @@ type call struct {
 
 	stopped atomic.Bool
 	answer  atomic.Pointer[refusedBody]
+	once    onceBody    // of the first answer that needs one
 	ended   atomic.Bool // Execute is about to return
 }
 
@@ -194,14 +195,21 @@ func (b *refusedBody) Close() error {
 // twice: it may have been, so a connection that breaks off under the body is no
 // reason to come again.
 func (c *call) answeredOnce(resp *http.Response) {
-	if _, ok := resp.Body.(io.Writer); !ok {
-		resp.Body = &onceBody{resp.Body, c}
+	if _, ok := resp.Body.(io.Writer); ok {
+		return
 	}
+	b := &c.once
+	if b.taken.Swap(true) {
+		b = new(onceBody)
+	}
+	b.ReadCloser, b.c = resp.Body, c
+	resp.Body = b
 }
 
 type onceBody struct {
 	io.ReadCloser
-	c *call
+	c     *call
+	taken atomic.Bool
 }
 
 func (b *onceBody) Read(p []byte) (int, error) {

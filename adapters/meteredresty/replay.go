@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/go-resty/resty/v2"
@@ -89,7 +89,7 @@ func same(a, b any) bool {
 // another attempt at a multipart body whose parts have been read up meanwhile.
 func (c *call) outgoing(req *http.Request) (*http.Request, error) {
 	if !c.loops {
-		return req, nil
+		return req, nil // there is no other attempt
 	}
 	p := &c.replay
 	p.mu.Lock()
@@ -119,6 +119,6 @@ func (c *call) outgoing(req *http.Request) (*http.Request, error) {
 }
 
 func multipart(contentType string) bool {
-	mediaType, _, err := mime.ParseMediaType(contentType)
-	return err == nil && mediaType == "multipart/form-data"
+	const name = "multipart/form-data"
+	return len(contentType) >= len(name) && strings.EqualFold(contentType[:len(name)], name)
 }
