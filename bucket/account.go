@@ -54,7 +54,7 @@ func (a *account) look(now int64, cost Cost, since int64) (way, int64) {
 	}
 	if most := a.local.maxInFlight; most > 0 && a.calls.open >= most {
 		a.ramp.end()
-		return stays, never
+		return a.slotless(now, since)
 	}
 	if a.fits(now, cost) {
 		return leaves, now

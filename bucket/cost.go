@@ -1,6 +1,9 @@
 package bucket
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Cost is what one call is charged. The zero Cost is charged nothing, but it still queues behind
 // the others, takes a slot under MaxInFlight and waits for a hold to end.
@@ -13,14 +16,17 @@ type Cost struct {
 	OutputTokens int64
 }
 
-// Of returns what c charges a limit of the given unit: Tokens is input plus output. It saturates
-// at the largest int64 and is zero for an unknown unit.
+// Of returns what c charges a limit of the given unit: Tokens is input plus output, at most the
+// largest int64. It is zero for an unknown unit.
 func (c Cost) Of(u Unit) int64 {
 	switch u {
 	case Requests:
 		return c.Requests
 	case Tokens:
-		return satAdd(c.InputTokens, c.OutputTokens)
+		if sum := c.InputTokens + c.OutputTokens; sum >= c.InputTokens || c.OutputTokens < 0 {
+			return sum
+		}
+		return math.MaxInt64
 	case InputTokens:
 		return c.InputTokens
 	case OutputTokens:

@@ -27,6 +27,18 @@ func (a *account) overdue(now int64, cost Cost, since int64) (way, int64) {
 	return probes, at
 }
 
+// slotless says what becomes of a call at the head that no slot is free for. MaxInFlight binds
+// probes too, so only a refusal can end its patience.
+func (a *account) slotless(now, since int64) (way, int64) {
+	if a.local.maxWait < 0 || !a.local.refuseOverdue {
+		return stays, never
+	}
+	if at := a.patience(now, since); at > now {
+		return stays, at
+	}
+	return expires, now
+}
+
 // patience is the instant at which a call becomes overdue that waits since then, if no further hold
 // and nobody's leaving puts it off. MaxWait is not negative.
 func (a *account) patience(now, since int64) int64 {

@@ -139,3 +139,37 @@ func TestReturningProbeDoesNotKeepOthersWaitingForAnotherMaxWait(t *testing.T) {
 		o.expect(t, "b", 35*time.Second)
 	})
 }
+
+func TestOverdueRefuseAppliesToSlotsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := open(local(t, bucket.Config{MaxInFlight: 1, Overdue: bucket.OverdueRefuse, MaxWait: 5 * time.Second}))
+		o.ask(t.Context(), "a", requests(1))
+		a := o.expect(t, "a", 0)
+		o.until(3 * time.Second)
+		o.ask(t.Context(), "b", requests(1))
+		o.until(8 * time.Second)
+		if all := o.left(); len(all) != 1 || !errors.Is(all[0].err, bucket.ErrOverdue) || all[0].at != 8*time.Second {
+			t.Errorf("%+v", all)
+		}
+		a.Settle(requests(1))
+		o.ask(t.Context(), "c", requests(1))
+		o.expect(t, "c", 8*time.Second)
+	})
+}
+
+func TestSlotsBindProbesToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := once
+		c.MaxInFlight = 1
+		o := open(local(t, c))
+		o.ask(t.Context(), "a", requests(3))
+		a := o.expect(t, "a", 0)
+		o.ask(t.Context(), "b", requests(1))
+		o.until(time.Minute)
+		o.nobody(t)
+		a.Settle(requests(3))
+		if g := o.expect(t, "b", time.Minute); !g.Overdue() {
+			t.Error("b is no probe")
+		}
+	})
+}

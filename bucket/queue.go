@@ -277,7 +277,8 @@ func (a *account) await(ctx context.Context, w *waiter) (Grant, error) {
 	if w.index >= 0 {
 		now := a.tick(a.local.now())
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			err = a.tooLate(now, w.cost, w.place, w.since, context.Cause(ctx))
+			// As if it stood first: a crowd whose time is up must not count those before each.
+			err = a.tooLate(now, w.cost, Place{at: dawn}, w.since, context.Cause(ctx))
 		}
 		head := w.index == 0
 		a.dequeue(w)
