@@ -14,10 +14,14 @@ import (
 // verdict is what an answer said, and what the ladder makes of it. The layer
 // that sees the answer first passes it; those above go by it.
 type verdict struct {
+	at     time.Time // when the answer came
 	sig    retryafter.Signal
 	prefix []byte            // of the body, where it was read
+	rest   time.Duration     // how long the server asks for, in whatever way; 0 if it does not
 	act    retryafter.Action // only where refused
 	wait   time.Duration     // before the next try, jitter included
+	hold   time.Duration     // of the key, jitter included
+	full   time.Duration     // the same without jitter
 	held   bool              // a Pace layer holds the key for it: nobody else need wait
 }
 
@@ -33,7 +37,7 @@ func (v verdict) refused() bool {
 // judge returns the verdict on resp, an answer with an error status. A turn
 // judges an answer once: if a layer below has done so, its verdict stands, also
 // when a foreign layer in between has put the answer into a new Response.
-func (t *turn) judge(resp *http.Response, req *http.Request, source *retryafter.Source, need func(string) int64) verdict {
+func (t *turn) judge(resp *http.Response, req *http.Request, source *retryafter.Source) verdict {
 	var v verdict
 	var known bool
 	t.inTrouble(func(tr *trouble) {
@@ -43,25 +47,43 @@ func (t *turn) judge(resp *http.Response, req *http.Request, source *retryafter.
 	if known {
 		return v
 	}
-	v = verdict{}
+	return t.judgeNew(resp, req, source, nil)
+}
+
+// judgeNew is judge for Pace, where an answer comes straight from below: only
+// another Pace can have judged it. need is what the call needs of a window.
+func (t *turn) judgeNew(resp *http.Response, req *http.Request, source *retryafter.Source, need func(string) int64) verdict {
+	var v verdict
+	var known bool
+	t.inTrouble(func(tr *trouble) { v, known = tr.verdict, tr.judged == resp })
+	if known {
+		return v
+	}
+	now := time.Now()
+	v = verdict{at: now, sig: retryafter.Signal{Class: retryafter.Other}}
 	if source.ReadsBody(resp.StatusCode) {
 		v.prefix = peek(resp)
 	}
-	v.sig = source.Classify(resp.StatusCode, resp.Header, v.prefix, time.Now())
+	t.hook("Provider", func() { v.sig = source.Classify(resp.StatusCode, resp.Header, v.prefix, now) })
+	policy := t.policy.Load()
+	if policy == nil { // no Ladder in this chain: the default one says how long to hold the key
+		p := retryafter.DefaultPolicy()
+		policy = &p
+	}
+	if policy.RespectRetryAfter {
+		if v.rest = v.sig.RetryAfter; !v.sig.HasHint {
+			v.rest, _ = v.sig.Wait(need)
+		}
+	}
 	if v.refused() {
-		t.step(&v, req, need)
+		t.step(&v, req, policy, need)
 	}
 	t.inTrouble(func(tr *trouble) { tr.judged, tr.verdict, tr.stale = resp, v, false })
 	return v
 }
 
 // step asks the ladder what to do about a refusal.
-func (t *turn) step(v *verdict, req *http.Request, need func(string) int64) {
-	policy := t.policy.Load()
-	if policy == nil { // no Ladder in this chain: the default one says how long to hold the key
-		p := retryafter.DefaultPolicy()
-		policy = &p
-	}
+func (t *turn) step(v *verdict, req *http.Request, policy *retryafter.Policy, need func(string) int64) {
 	jitter := policy.Jittered(0)
 	r := retryafter.Refusal{Signal: v.sig, Route: t.routeLeft(), Need: need}
 	if r.Left, r.HasDeadline = left(req.Context()); r.HasDeadline {
@@ -72,7 +94,17 @@ func (t *turn) step(v *verdict, req *http.Request, need func(string) int64) {
 		r.Total, r.OnRoute = tr.resends+1, tr.refused
 	})
 	v.act, v.wait = policy.Step(r)
+	v.full = v.wait
+	if v.act == retryafter.Escalate {
+		v.full = min(v.full, policy.MaxDelay) // the gate rests for all of it; the key only has to see to its edge
+	}
+	if v.sig.Class == retryafter.QuotaExhausted {
+		v.full = 0 // waiting will not cure it
+	}
 	v.wait += min(jitter, math.MaxInt64-v.wait)
+	if v.full > 0 || v.act == retryafter.Wait {
+		v.hold = v.full + min(jitter, math.MaxInt64-v.full)
+	}
 	if v.act == retryafter.Wait && t.probe.Load() {
 		// The probe has found out what it was sent for: the gate rests again.
 		if v.act = retryafter.Return; r.Route {
@@ -115,12 +147,11 @@ func (t *turn) refusal(resp *http.Response, v verdict) *retryafter.RefusedError 
 // escalation is the typed error of a failed answer that makes the turn give its
 // route up. The answer is thrown away.
 func (t *turn) escalation(resp *http.Response, v verdict) *escalate.Error {
-	rest, _ := v.sig.Wait(nil)
 	return &escalate.Error{
 		Key:        t.quota(),
 		Kind:       kindOf(v.sig.Class),
 		Attempts:   int(t.attempts.Load()),
-		RetryAfter: rest,
+		RetryAfter: v.rest,
 		Err:        t.refusal(resp, v),
 	}
 }

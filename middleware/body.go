@@ -1,9 +1,11 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -15,21 +17,33 @@ const ReplayLimit = 512 << 10
 
 var errNoReplay = errors.New("middleware: request body has no GetBody and is longer than is kept for a replay")
 
-// sendBody is a request's body on its way to one send. It knows whether the
-// transport has read from it, which tells whether anything can have been
-// written, and closes what it wraps exactly once.
+// sendBody is a request's body on its way down. It knows whether anybody has
+// read from it, or from a body that was made from it for another send: that
+// tells whether anything of the request can have been written. It closes what
+// it wraps exactly once.
 type sendBody struct {
 	rc     io.ReadCloser
+	fresh  func() (io.ReadCloser, error) // the GetBody of the request it came with
+	from   *sendBody                     // the body it was made from
 	read   atomic.Bool
 	closed atomic.Bool
 	handed atomic.Bool // it left this package with its request
 }
 
 func (b *sendBody) Read(p []byte) (int, error) {
-	if !b.read.Load() {
-		b.read.Store(true)
+	for o := b; o != nil && !o.read.Load(); o = o.from {
+		o.read.Store(true)
 	}
 	return b.rc.Read(p)
+}
+
+// again is the GetBody of the request that b is the body of.
+func (b *sendBody) again() (io.ReadCloser, error) {
+	rc, err := b.fresh()
+	if err != nil {
+		return nil, err
+	}
+	return &sendBody{rc: rc, fresh: b.fresh, from: b}, nil
 }
 
 func (b *sendBody) Close() error {
@@ -78,13 +92,12 @@ func adopt(b *sendBody, req *http.Request) (io.ReadCloser, func() (io.ReadCloser
 	if !hasBody(req) {
 		return req.Body, req.GetBody
 	}
-	if req.GetBody != nil {
-		b.rc = req.Body
-		return b, req.GetBody
+	if b.rc, b.fresh = req.Body, req.GetBody; b.fresh == nil {
+		c := &bodyCopy{ctx: req.Context(), source: req.Body}
+		b.rc, _ = c.open()
+		b.fresh = c.open
 	}
-	c := &bodyCopy{source: req.Body}
-	b.rc, _ = c.open()
-	return b, c.open
+	return b, b.again
 }
 
 // resend returns a deep copy of req with a fresh body, for another send.
@@ -98,7 +111,10 @@ func resend(req *http.Request) (*http.Request, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.Body = &sendBody{rc: body}
+		r.Body = body
+		if b, ok := body.(*sendBody); ok {
+			r.GetBody = b.again
+		}
 	}
 	return r, nil
 }
@@ -120,19 +136,23 @@ func unread(req *http.Request) bool {
 
 // bodyCopy keeps what is read from a body that has no GetBody, up to
 // ReplayLimit. Its readers start at the first byte; what none of them has read
-// yet is drawn from the source. The source is closed once, when the turn is
-// over and the last reader is closed: until then it may still be wanted.
+// yet is drawn from the source, on a goroutine, so that a reader can be closed,
+// and a call cancelled, while the source blocks. The source is closed once, when
+// the turn is over and the last reader is closed: until then it may be wanted.
 type bodyCopy struct {
-	source  io.ReadCloser
-	reading sync.Mutex // held while the source is read; never together with mu
+	ctx    context.Context // the request's
+	source io.ReadCloser
 
 	mu      sync.Mutex
-	kept    []byte
-	total   int   // bytes read from the source
-	lost    bool  // more than ReplayLimit was read: kept is given up
-	err     error // how the source ended
-	readers int
-	over    bool
+	changed chan struct{} // closed, and replaced, when anything below has changed
+	kept    []byte        // the bytes from base to total
+	base    int           // what lies before it is given up
+	total   int           // bytes read from the source
+	err     error         // how the source ended
+	drawing bool          // a read of the source is under way
+	readers []*copyReader // not closed yet
+	over    bool          // nobody opens another
+	closed  bool          // the source is
 }
 
 // open is the GetBody of the request.
@@ -142,8 +162,12 @@ func (c *bodyCopy) open() (io.ReadCloser, error) {
 	if !c.wholeLocked() {
 		return nil, errNoReplay
 	}
-	c.readers++
-	return &copyReader{copy: c}, nil
+	if c.changed == nil {
+		c.changed = make(chan struct{})
+	}
+	r := &copyReader{copy: c}
+	c.readers = append(c.readers, r)
+	return r, nil
 }
 
 // whole reports whether every byte read so far can be replayed.
@@ -154,82 +178,120 @@ func (c *bodyCopy) whole() bool {
 }
 
 func (c *bodyCopy) wholeLocked() bool {
-	return !c.lost && !c.over && (c.err == nil || c.err == io.EOF)
+	return c.base == 0 && !c.over && (c.err == nil || c.err == io.EOF)
+}
+
+// announce wakes everybody who waits for a change. With mu held.
+func (c *bodyCopy) announce() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// draw reads from the source once.
+func (c *bodyCopy) draw(buf []byte) {
+	n, err := c.source.Read(buf)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept = append(c.kept, buf[:n]...)
+	c.total += n
+	c.err = err
+	c.drawing = false
+	c.announce()
+}
+
+// trim gives up what no reader is left for, once there is more than is kept for
+// replays. With mu held.
+func (c *bodyCopy) trim() {
+	if c.total <= ReplayLimit {
+		return
+	}
+	if behind := c.slowest(); behind > c.base {
+		c.kept = append(c.kept[:0], c.kept[behind-c.base:]...)
+		c.base = behind
+	}
+}
+
+// slowest is how far the last of the readers has come. With mu held.
+func (c *bodyCopy) slowest() int {
+	at := c.total
+	for _, r := range c.readers {
+		at = min(at, r.at)
+	}
+	return at
 }
 
 // finish says that nobody will open another reader.
 func (c *bodyCopy) finish() {
-	c.release(0, true)
+	c.mu.Lock()
+	c.over = true
+	c.closeIfDone()
 }
 
-func (c *bodyCopy) release(readers int, over bool) error {
-	c.mu.Lock()
-	was := c.over && c.readers == 0
-	c.readers -= readers
-	c.over = c.over || over
-	closing := !was && c.over && c.readers == 0
-	c.mu.Unlock()
-	if closing {
-		return c.source.Close()
+// closeIfDone unlocks mu and closes the source if it is time to.
+func (c *bodyCopy) closeIfDone() error {
+	if c.closed || !c.over || len(c.readers) > 0 {
+		c.mu.Unlock()
+		return nil
 	}
-	return nil
+	c.closed, c.kept = true, nil
+	c.mu.Unlock()
+	return c.source.Close()
 }
 
 // copyReader is one send's view of a bodyCopy.
 type copyReader struct {
 	copy   *bodyCopy
 	at     int
-	closed atomic.Bool
+	closed bool
 }
 
 func (r *copyReader) Read(p []byte) (int, error) {
-	if n, err, ok := r.readKept(p); ok {
-		return n, err
-	}
 	c := r.copy
-	c.reading.Lock()
-	defer c.reading.Unlock()
-	if n, err, ok := r.readKept(p); ok { // somebody else has read on meanwhile
-		return n, err
+	if len(p) == 0 {
+		return 0, nil
 	}
-	n, err := c.source.Read(p)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.total += n
-	r.at = c.total
-	c.err = err
-	if c.total > ReplayLimit {
-		c.lost, c.kept = true, nil
-	} else {
-		c.kept = append(c.kept, p[:n]...)
+	for {
+		switch {
+		case r.closed:
+			c.mu.Unlock()
+			return 0, http.ErrBodyReadAfterClose
+		case r.at < c.total:
+			n := copy(p, c.kept[r.at-c.base:])
+			r.at += n
+			c.trim()
+			c.announce()
+			c.mu.Unlock()
+			return n, nil
+		case c.err != nil:
+			c.mu.Unlock()
+			return 0, c.err
+		}
+		// Beyond what is kept, a reader does not run ahead of the others.
+		if !c.drawing && (c.total <= ReplayLimit || c.slowest() == c.total) {
+			c.drawing = true
+			go c.draw(make([]byte, min(len(p), 32<<10)))
+		}
+		changed := c.changed
+		c.mu.Unlock()
+		select {
+		case <-changed:
+		case <-c.ctx.Done():
+			return 0, context.Cause(c.ctx)
+		}
+		c.mu.Lock()
 	}
-	return n, err
-}
-
-// readKept reads what needs no read of the source; ok is false when only the
-// source can tell.
-func (r *copyReader) readKept(p []byte) (n int, err error, ok bool) {
-	c := r.copy
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case r.closed.Load():
-		return 0, http.ErrBodyReadAfterClose, true
-	case r.at < len(c.kept):
-		n = copy(p, c.kept[r.at:])
-		r.at += n
-		return n, nil, true
-	case r.at < c.total:
-		return 0, errNoReplay, true
-	case c.err != nil:
-		return 0, c.err, true
-	}
-	return 0, nil, len(p) == 0
 }
 
 func (r *copyReader) Close() error {
-	if r.closed.Swap(true) {
+	c := r.copy
+	c.mu.Lock()
+	if r.closed {
+		c.mu.Unlock()
 		return nil
 	}
-	return r.copy.release(1, false)
+	r.closed = true
+	c.readers = slices.DeleteFunc(c.readers, func(o *copyReader) bool { return o == r })
+	c.announce()
+	return c.closeIfDone()
 }

@@ -23,6 +23,7 @@ type peekedBody struct {
 	head    []byte // read, not yet read by the caller
 	err     error  // what followed head
 	pending chan chunk
+	slow    bool // it has been waited for long enough
 }
 
 type chunk struct {
@@ -58,9 +59,10 @@ func discard(resp *http.Response) {
 	b.Close()
 }
 
-// fill reads ahead until head holds n bytes, the body ends, or drainTime is over.
+// fill reads ahead until head holds n bytes, the body ends, or drainTime is
+// over; that is spent once.
 func (b *peekedBody) fill(n int) {
-	if b.err != nil || len(b.head) >= n {
+	if b.err != nil || b.slow || len(b.head) >= n {
 		return
 	}
 	timer := time.NewTimer(drainTime)
@@ -76,6 +78,7 @@ func (b *peekedBody) fill(n int) {
 			b.head = append(b.head, c.data...)
 			b.err = c.err
 		case <-timer.C:
+			b.slow = true
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -61,7 +62,7 @@ func (l *escalateLayer) roundTrip(t *turn, req *http.Request) (*http.Response, e
 		r := req
 		if len(failed) > 0 || !l.router.Plain(route) {
 			if r, err = l.rewrite(route, req); err != nil {
-				return nil, errors.Join(append(failed, err)...)
+				return nil, errors.Join(append(failed, &localError{err})...)
 			}
 		}
 		resp, err := l.send(t, r)
@@ -69,8 +70,8 @@ func (l *escalateLayer) roundTrip(t *turn, req *http.Request) (*http.Response, e
 		outcome, reroute := l.weigh(t, r, &resp, &err)
 		t.done(permit, outcome)
 		if !reroute {
-			if err == nil {
-				t.watchStream(resp)
+			if err == nil && outcome.Verdict == escalate.Success {
+				t.watchStream(req.Context(), resp)
 			}
 			return resp, err
 		}
@@ -89,6 +90,10 @@ func (l *escalateLayer) pick(t *turn, permit *escalate.Permit) (int, error) {
 		}
 		p, err := l.router.Allow(i)
 		if err != nil {
+			var hook *escalate.PanicError
+			if errors.As(err, &hook) {
+				t.hookPanicked(hook)
+			}
 			resting = errors.Join(resting, err)
 			continue
 		}
@@ -103,8 +108,13 @@ func (l *escalateLayer) pick(t *turn, permit *escalate.Permit) (int, error) {
 		t.probe.Store(p.Probe())
 		return i, nil
 	}
+	if resting == nil {
+		resting = errNoRouteLeft
+	}
 	return 0, resting
 }
+
+var errNoRouteLeft = errors.New("middleware: no route is left")
 
 // done tells the gate of a route how the call ended there. The first outcome
 // counts.
@@ -169,8 +179,8 @@ func (l *escalateLayer) weighAnswer(t *turn, req *http.Request, resp **http.Resp
 	if (*resp).StatusCode < 400 {
 		return escalate.Outcome{}, false
 	}
-	v := t.judge(*resp, req, l.reader.For(req.URL.Host), nil)
-	out := escalate.Outcome{Kind: kindOf(v.sig.Class), RetryAfter: v.sig.RetryAfter, HasHint: v.sig.RetryAfter > 0}
+	v := t.judge(*resp, req, l.reader.For(req.URL.Host))
+	out := escalate.Outcome{Kind: kindOf(v.sig.Class), RetryAfter: v.rest, HasHint: v.rest > 0}
 	switch {
 	case v.refused() && t.policy.Load() == nil && t.routeLeft(): // no ladder: the first refusal is enough
 		e := t.escalation(*resp, v)
@@ -222,21 +232,21 @@ func outcomeOf(e *escalate.Error) escalate.Outcome {
 
 // watchStream has the breaker told when the body of resp, whose headers counted
 // as a success, breaks off.
-func (t *turn) watchStream(resp *http.Response) {
+func (t *turn) watchStream(ctx context.Context, resp *http.Response) {
 	switch b := resp.Body.(type) {
 	case *sending:
 		b.watched = true
 	case nil, io.Writer: // 101: no end to be judged
 	default:
 		if resp.Body != http.NoBody {
-			resp.Body = &streamBody{ReadCloser: b, failed: t.streamed}
+			resp.Body = &streamBody{ReadCloser: b, failed: func(err error) { t.streamed(ctx, err) }}
 		}
 	}
 }
 
 // streamed books err, which a served answer's body ended with.
-func (t *turn) streamed(err error) {
-	if err == io.EOF || !alive(t.Context) {
+func (t *turn) streamed(ctx context.Context, err error) {
+	if err == io.EOF || !alive(ctx) {
 		return
 	}
 	t.mu.Lock()

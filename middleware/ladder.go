@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
 	"github.com/meteredhttp/meteredhttp/retryafter"
@@ -64,7 +65,7 @@ func (l *ladderLayer) roundTrip(t *turn, req *http.Request) (*http.Response, err
 		if resp.StatusCode < 400 {
 			return resp, nil
 		}
-		v := t.judge(resp, req, l.reader.For(req.URL.Host), nil)
+		v := t.judge(resp, req, l.reader.For(req.URL.Host))
 		if !v.refused() {
 			return resp, nil
 		}
@@ -84,7 +85,7 @@ func (l *ladderLayer) roundTrip(t *turn, req *http.Request) (*http.Response, err
 		last = t.refusal(resp, v)
 		t.climb()
 		if !v.held {
-			if err := t.sleep(req.Context(), v.wait); err != nil {
+			if err := t.sleep(req.Context(), time.Until(v.at)+v.wait); err != nil {
 				closeUnsent(r)
 				last.Err = err
 				return nil, last
@@ -107,8 +108,11 @@ func isLocal(ctx context.Context, err error) bool {
 	if !alive(ctx) {
 		return true
 	}
-	var wait *bucket.WaitError
-	var gate errGateOpened
-	return errors.As(err, &wait) || errors.As(err, &gate) ||
+	var (
+		wait  *bucket.WaitError
+		gate  errGateOpened
+		local *localError
+	)
+	return errors.As(err, &wait) || errors.As(err, &gate) || errors.As(err, &local) ||
 		errors.Is(err, bucket.ErrQueueFull) || errors.Is(err, bucket.ErrOversize) || errors.Is(err, bucket.ErrOverdue)
 }

@@ -1,11 +1,14 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -61,7 +64,7 @@ func newPace(next link, l bucket.Limiter, c PaceConfig, meters *registry) http.R
 	if err != nil {
 		return &broken{next, err}
 	}
-	return &paceLayer{link: next, limiter: l, config: c, meters: meters}
+	return &paceLayer{link: next, limiter: l, config: c, meters: meters, comparable: reflect.TypeOf(l).Comparable()}
 }
 
 type paceLayer struct {
@@ -69,6 +72,14 @@ type paceLayer struct {
 	limiter bucket.Limiter
 	config  PaceConfig
 	meters  *registry
+
+	comparable bool // limiter can be told from another
+}
+
+// doubles reports whether outer is another Pace over the same budget: it takes
+// what the call costs, and this one passes it through.
+func (l *paceLayer) doubles(outer *paceLayer) bool {
+	return outer != nil && outer != l && l.comparable && outer.comparable && outer.limiter == l.limiter
 }
 
 func (l *paceLayer) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -86,9 +97,11 @@ type sending struct {
 	gate  gateContext
 	used  atomic.Bool
 
-	rc      io.ReadCloser // the answer's body
-	watched bool          // the breaker wants to know how it ends
-	ended   atomic.Bool   // the grant is settled
+	ctx     context.Context // the request's
+	rc      io.ReadCloser   // the answer's body
+	watched bool            // the breaker wants to know how it ends
+	closing atomic.Bool     // whoever reads it has had enough
+	ended   atomic.Bool     // the grant is settled
 }
 
 // sending returns room for a send: the turn's own for the first.
@@ -100,18 +113,24 @@ func (t *turn) sending() *sending {
 }
 
 func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error) {
+	outermost := claim(&t.pace, l)
+	if !outermost && l.doubles(t.pace.Load()) {
+		return l.send(t, req)
+	}
 	m, cost, err := l.price(t, req)
 	if err != nil {
 		return nil, err
 	}
 	s := t.sending()
-	s.layer, s.t, s.m, s.cost = l, t, m, cost
+	s.layer, s.t, s.m, s.cost, s.ctx = l, t, m, cost, req.Context()
 	if err := s.acquire(req); err != nil {
 		return nil, err
 	}
-	attempt := int(t.attempts.Add(1))
+	if outermost {
+		t.attempts.Add(1)
+	}
 	if t.observer != nil {
-		t.observe(t.Context, Event{Kind: Sent, Key: m.key, Attempt: attempt, Cost: cost})
+		t.observe(t.Context, Event{Kind: Sent, Key: m.key, Attempt: int(t.attempts.Load()), Cost: cost})
 		if err := t.hookFailed(); err != nil {
 			s.grant.Cancel()
 			return nil, err
@@ -121,7 +140,7 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 
 	answered := false
 	defer func() {
-		if !answered { // an error, or a panic below
+		if !answered { // an error, or a panic
 			m.tally.failed.Add(1)
 			s.settle()
 		}
@@ -136,7 +155,7 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 	}
 	answered = true
 	if resp.StatusCode >= 400 {
-		if v := t.judge(resp, req, m.source(&l.config.Reader, req.URL.Host).Source, needOf(cost)); v.refused() {
+		if v := t.judgeNew(resp, req, m.source(&l.config.Reader, req.URL.Host).Source, needOf(cost)); v.refused() {
 			s.refused(resp, v)
 			return resp, nil
 		}
@@ -151,7 +170,7 @@ func (l *paceLayer) price(t *turn, req *http.Request) (m *meter, cost bucket.Cos
 	if l.config.Cost != nil {
 		t.hook("PaceConfig.Cost", func() { cost, err = l.config.Cost(req) })
 		if err != nil {
-			return nil, cost, fmt.Errorf("middleware: cost of a request: %w", err)
+			return nil, cost, &localError{fmt.Errorf("middleware: cost of a request: %w", err)}
 		}
 	}
 	switch {
@@ -172,7 +191,7 @@ func (s *sending) acquire(req *http.Request) error {
 	t, key := s.t, s.m.key
 	ctx := req.Context()
 	if policy := t.policy.Load(); policy != nil && policy.OverCap == retryafter.Stop {
-		if wait := s.held(); wait > policy.MaxDelay {
+		if wait := s.stopped(); wait > policy.MaxDelay {
 			return &bucket.WaitError{Key: key, Wait: wait}
 		}
 	}
@@ -189,6 +208,9 @@ func (s *sending) acquire(req *http.Request) error {
 	if err != nil {
 		if opened && alive(req.Context()) {
 			return errGateOpened{key}
+		}
+		if !isLocal(req.Context(), err) {
+			err = &localError{err}
 		}
 		return err
 	}
@@ -210,9 +232,14 @@ func (s *sending) acquire(req *http.Request) error {
 	return nil
 }
 
-// held returns how long the key is held yet.
-func (s *sending) held() time.Duration {
-	wait := time.Duration(s.m.heldUntil.Load()) - s.layer.meters.now()
+// stopped returns how long the key is held yet, if for longer than the ladder
+// would wait.
+func (s *sending) stopped() time.Duration {
+	until := s.m.stopUntil.Load()
+	if until == 0 {
+		return 0
+	}
+	wait := time.Duration(until) - s.layer.meters.now()
 	if l, ok := s.layer.limiter.(interface {
 		Stats(key string) (bucket.KeyStats, bool)
 	}); ok && wait > 0 { // the hold may have been lifted
@@ -226,25 +253,24 @@ func (s *sending) held() time.Duration {
 // refused gives the budget back and holds the key.
 func (s *sending) refused(resp *http.Response, v verdict) {
 	t, m := s.t, s.m
-	hold := v.wait
-	if v.sig.Class == retryafter.QuotaExhausted {
-		hold = 0 // waiting will not cure it
-	}
 	t.setPlace(m.key, s.grant.Place())
 	s.report(v.sig.Windows)
 	s.ended.Store(true)
-	s.grant.Refused(hold)
-	t.holding(resp)
+	s.grant.Refused(v.hold)
+	if s.grant != (bucket.Grant{}) { // a zero grant holds nothing
+		t.holding(resp)
+	}
 
 	now := s.layer.meters.now()
 	m.refused(now, v.sig.Class)
-	raise(&m.heldUntil, int64(now+hold))
+	if policy := t.policy.Load(); policy != nil && policy.OverCap == retryafter.Stop && v.full > policy.MaxDelay {
+		raise(&m.stopUntil, int64(now+min(v.hold, math.MaxInt64-now)))
+	}
 	if t.observer != nil {
-		asked, _ := v.sig.Wait(needOf(s.cost))
 		t.observe(t.Context, Event{Kind: Refused, Key: m.key, Attempt: int(t.attempts.Load()),
-			Status: resp.StatusCode, Class: v.sig.Class, Wait: asked})
-		if hold > 0 {
-			t.observe(t.Context, Event{Kind: Held, Key: m.key, Wait: hold, Class: v.sig.Class})
+			Status: resp.StatusCode, Class: v.sig.Class, Wait: v.rest})
+		if v.hold > 0 {
+			t.observe(t.Context, Event{Kind: Held, Key: m.key, Wait: v.hold, Class: v.sig.Class})
 		}
 	}
 }
@@ -307,8 +333,8 @@ func (s *sending) settle() {
 func (s *sending) Read(p []byte) (int, error) {
 	n, err := s.rc.Read(p)
 	if err != nil {
-		if s.watched && !s.ended.Load() {
-			s.t.streamed(err)
+		if s.watched && !s.closing.Load() && !s.ended.Load() {
+			s.t.streamed(s.ctx, err)
 		}
 		s.settle()
 	}
@@ -317,6 +343,7 @@ func (s *sending) Read(p []byte) (int, error) {
 
 // Close closes the answer's body, and settles the grant if nothing has yet.
 func (s *sending) Close() error {
+	s.closing.Store(true)
 	err := s.rc.Close()
 	s.settle()
 	if hookErr := s.t.hookFailed(); err == nil {

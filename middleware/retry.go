@@ -113,7 +113,7 @@ func (l *retryLayer) roundTrip(t *turn, req *http.Request) (*http.Response, erro
 		}
 		var sig retryafter.Signal
 		if err == nil {
-			sig = t.judge(resp, req, l.reader.For(r.URL.Host), nil).sig
+			sig = t.judge(resp, req, l.reader.For(r.URL.Host)).sig
 		}
 		if !l.policy.allows(r, sig, err) {
 			return resp, err
@@ -192,10 +192,11 @@ func isFault(ctx context.Context, err error) bool {
 		refused   *retryafter.RefusedError
 		escalated *escalate.Error
 		hook      *hookError
+		hookToo   *escalate.PanicError
 		cert      *tls.CertificateVerificationError
 		unknownCA x509.UnknownAuthorityError
 		hostname  x509.HostnameError
 	)
-	return !errors.As(err, &refused) && !errors.As(err, &escalated) && !errors.As(err, &hook) &&
+	return !errors.As(err, &refused) && !errors.As(err, &escalated) && !errors.As(err, &hook) && !errors.As(err, &hookToo) &&
 		!errors.As(err, &cert) && !errors.As(err, &unknownCA) && !errors.As(err, &hostname)
 }

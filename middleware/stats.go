@@ -3,6 +3,7 @@ package middleware
 import (
 	"math/bits"
 	"net/http"
+	"slices"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -29,7 +30,7 @@ type KeyStats struct {
 	Wasted1  float64       // refused / sent over the last minute
 	Wasted5  float64       // over the last 5 minutes
 	Wasted15 float64       // over the last 15 minutes
-	WaitP50  time.Duration // waiting for the budget, of all sends, rounded up by at most 19 %
+	WaitP50  time.Duration // waiting for the budget, of all sends, rounded up by at most a quarter
 	WaitP90  time.Duration
 	WaitP99  time.Duration
 	WaitMax  time.Duration
@@ -195,7 +196,7 @@ func (c *tally) snapshot(key string, now time.Duration) KeyStats {
 type meter struct {
 	key       string
 	tally     tally
-	heldUntil atomic.Int64 // the end of the latest hold, by registry.now
+	stopUntil atomic.Int64 // the end of a hold that nobody may wait for (retryafter.Stop), by registry.now
 	lastUsed  atomic.Int64 // when it was last sent for, by registry.now
 	lastHost  atomic.Pointer[hostSource]
 }
@@ -295,10 +296,13 @@ func (r *registry) ofOrigin(scheme, host string) *meter {
 	m := r.origins[o]
 	r.mu.RUnlock()
 	if m == nil {
+		key := originKey(scheme, host)
 		r.mu.Lock()
-		m = r.add(originKey(scheme, host))
+		defer r.mu.Unlock()
+		if m = r.add(key); len(r.origins) >= 2*maxMeters { // one host can be spelt in many ways
+			clear(r.origins)
+		}
 		r.origins[o] = m
-		r.mu.Unlock()
 	}
 	r.last.Store(&lastOrigin{o, m})
 	return m
@@ -321,6 +325,8 @@ func (r *registry) forget() {
 	for _, m := range r.byKey {
 		all = append(all, m)
 	}
+	now := int64(r.now())
+	all = slices.DeleteFunc(all, func(m *meter) bool { return m.stopUntil.Load() > now })
 	sort.Slice(all, func(i, j int) bool { return all[i].lastUsed.Load() < all[j].lastUsed.Load() })
 	for _, m := range all[:len(all)/4] {
 		delete(r.byKey, m.key)

@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -29,11 +30,13 @@ type turn struct {
 	context.Context // the caller's
 
 	observer Observer
+	hosted   bool // started by Stack.Turn
 
 	// Whose turn it is: of two layers of a kind the outermost, by first claim.
 	policy atomic.Pointer[retryafter.Policy]
 	faults atomic.Pointer[RetryPolicy]
 	router atomic.Pointer[escalate.Router]
+	pace   atomic.Pointer[paceLayer]
 
 	route    atomic.Int32  // the route in use
 	left     atomic.Uint64 // the routes given up, as bits
@@ -101,6 +104,12 @@ func turnOf(ctx context.Context) *turn {
 // enter runs l for a request that came from outside this package: it joins the
 // turn of the request's context, or starts one.
 func enter(l layer, req *http.Request, o Observer) (*http.Response, error) {
+	if req.URL == nil {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, errors.New("middleware: nil Request.URL")
+	}
 	if t := turnOf(req.Context()); t != nil {
 		return t.join(l, req)
 	}
@@ -131,7 +140,7 @@ func (t *turn) join(l layer, req *http.Request) (*http.Response, error) {
 	if resp != nil && resp.Request == r {
 		resp.Request = req
 	}
-	return resp, err
+	return t.surface(resp, err)
 }
 
 // end closes the turn: nobody joins it any more. A body that never left this
@@ -139,13 +148,20 @@ func (t *turn) join(l layer, req *http.Request) (*http.Response, error) {
 func (t *turn) end() {
 	t.over.Store(true)
 	t.body.end()
+	if t.trouble.Load() != nil { // the body of the last answer may keep the turn for long
+		t.inTrouble(func(tr *trouble) { tr.judged, tr.verdict = nil, verdict{} })
+	}
 }
 
-// surface makes a hook's panic that request's error.
+// surface makes a hook's panic that request's error. A host's turn goes on: its
+// next request is not to fail for it again.
 func (t *turn) surface(resp *http.Response, err error) (*http.Response, error) {
 	hookErr := t.hookFailed()
 	if hookErr == nil {
 		return resp, err
+	}
+	if t.hosted {
+		t.hookErr.Store(nil)
 	}
 	if resp != nil {
 		resp.Body.Close()
@@ -175,7 +191,7 @@ func (s *Stack) Turn(ctx context.Context) (turnCtx context.Context, end func()) 
 	if turnOf(ctx) != nil {
 		return ctx, func() {}
 	}
-	t := &turn{Context: ctx, observer: s.config.Observer}
+	t := &turn{Context: ctx, observer: s.config.Observer, hosted: true}
 	return t, func() { t.over.Store(true) }
 }
 
@@ -250,6 +266,13 @@ func (e *hookError) Unwrap() error {
 	err, _ := e.value.(error)
 	return err
 }
+
+// localError is an error that we made before anything was sent, and that no
+// type or sentinel of ours tells apart from a fault of the network: a Limiter's
+// own, a Cost's, a rewrite's.
+type localError struct{ error }
+
+func (e *localError) Unwrap() error { return e.error }
 
 // left returns the time to the deadline of ctx, and whether it has one.
 func left(ctx context.Context) (time.Duration, bool) {
