@@ -126,6 +126,25 @@ func TestContract13_ACenturyIdle(t *testing.T) {
 	})
 }
 
+// Rate times time of exactly 2^64: an empty bucket is full again, not still empty.
+//
+// Proved able to fail: multiply rate and time in 64 bits.
+func TestContract13_AProductBeyond64BitsFills(t *testing.T) {
+	for _, limit := range []bucket.Limit{
+		{Unit: bucket.Requests, Amount: 1 << 30, Per: 1},
+		{Unit: bucket.Requests, Amount: 1 << 40, Per: 1024, Burst: 1 << 42},
+	} {
+		local := newLocal(t, bucket.Config{Limits: []bucket.Limit{limit}})
+		now := time.Now()
+		for i, n := range []int64{capacityOf(limit), capacityOf(limit)} {
+			if _, wait := local.TakeAt(now, theKey, bucket.Cost{Requests: n}); wait != 0 {
+				t.Errorf("%+v: take %d of all there is: wait %v", limit, i, wait)
+			}
+			now = now.Add(1 << 34)
+		}
+	}
+}
+
 // The clock's base is the Local's own: Locals made at different times in one process, or in one bubble
 // after another, do not know each other's time.
 //
