@@ -19,6 +19,16 @@ type Level struct {
 	Capacity  float64 // the most it holds, Headroom included
 }
 
+// HeldFor returns how long key is held yet; 0 if it is not, or is not known.
+func (l *Local) HeldFor(key string) time.Duration {
+	a := l.peek(key)
+	if a == nil {
+		return 0
+	}
+	defer a.mu.Unlock()
+	return time.Duration(max(a.hold.until-max(l.now(), a.clock), 0))
+}
+
 // Stats returns a snapshot of key; false if the key is not known, or was forgotten.
 func (l *Local) Stats(key string) (KeyStats, bool) {
 	a := l.peek(key)

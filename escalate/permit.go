@@ -9,14 +9,16 @@ import (
 type Verdict uint8
 
 const (
-	// Success: an accepted answer's headers are here. It clears the consecutive
+	// Success: the headers of an answer are here, and the route is well: it
+	// accepted the call, or refused it for what is wrong with the call (most 4xx).
+	// It clears the consecutive
 	// failures, whatever refusals the ladder absorbed on the way; a probe's
 	// closes the gate.
 	Success Verdict = iota
 	// Neutral: the end says nothing about the route: the caller cancelled, a
-	// local refusal or wait, a panic of ours, a 4xx that is the caller's own
-	// doing, a turn that left because the gate opened. It counts nothing and
-	// clears nothing; a probe's hands its turn to the next call.
+	// local refusal or wait, a panic of ours, a turn that left because the gate
+	// opened. It counts nothing and clears nothing; a probe's hands its turn to
+	// the next call.
 	Neutral
 	// Failure: the route failed the call: a Server or Transport fault, a per-try
 	// timeout, or a ladder that was exhausted with no other route to go to. It

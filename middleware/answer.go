@@ -21,7 +21,6 @@ type verdict struct {
 	act    retryafter.Action // only where refused
 	wait   time.Duration     // before the next try, jitter included
 	hold   time.Duration     // of the key, jitter included
-	full   time.Duration     // the same without jitter
 	held   bool              // a Pace layer holds the key for it: nobody else need wait
 }
 
@@ -47,7 +46,7 @@ func (t *turn) judge(resp *http.Response, req *http.Request, source *retryafter.
 	if known {
 		return v
 	}
-	return t.judgeNew(resp, req, source, nil)
+	return t.judgeNew(resp, req, source, needOf(bucket.Cost{Requests: 1}))
 }
 
 // judgeNew is judge for Pace, where an answer comes straight from below: only
@@ -94,16 +93,13 @@ func (t *turn) step(v *verdict, req *http.Request, policy *retryafter.Policy, ne
 		r.Total, r.OnRoute = tr.resends+1, tr.refused
 	})
 	v.act, v.wait = policy.Step(r)
-	v.full = v.wait
-	if v.act == retryafter.Escalate {
-		v.full = min(v.full, policy.MaxDelay) // the gate rests for all of it; the key only has to see to its edge
-	}
-	if v.sig.Class == retryafter.QuotaExhausted {
-		v.full = 0 // waiting will not cure it
-	}
 	v.wait += min(jitter, math.MaxInt64-v.wait)
-	if v.full > 0 || v.act == retryafter.Wait {
-		v.hold = v.full + min(jitter, math.MaxInt64-v.full)
+	switch {
+	case v.sig.Class == retryafter.QuotaExhausted: // waiting will not cure it
+	case v.act == retryafter.Escalate: // the gate rests for all of it; the key only has to see to its edge
+		v.hold = min(v.wait, policy.MaxDelay+jitter)
+	default:
+		v.hold = v.wait
 	}
 	if v.act == retryafter.Wait && t.probe.Load() {
 		// The probe has found out what it was sent for: the gate rests again.
@@ -183,21 +179,29 @@ func unitOf(name string) (bucket.Unit, bool) {
 	return 0, false
 }
 
-// needOf tells Signal.Wait what a call of this cost needs of a window.
+// needOf tells Signal.Wait what a call of this cost needs of a window. Of tokens
+// that nobody has counted it may need all.
 func needOf(cost bucket.Cost) func(unit string) int64 {
 	return func(unit string) int64 {
 		switch unit {
 		case "requests":
 			return cost.Requests
 		case "tokens":
-			return cost.InputTokens + cost.OutputTokens
+			return known(cost.InputTokens + cost.OutputTokens)
 		case "input_tokens":
-			return cost.InputTokens
+			return known(cost.InputTokens)
 		case "output_tokens":
-			return cost.OutputTokens
+			return known(cost.OutputTokens)
 		}
-		return 1
+		return math.MaxInt64
 	}
+}
+
+func known(tokens int64) int64 {
+	if tokens <= 0 {
+		return math.MaxInt64
+	}
+	return tokens
 }
 
 // alive reports whether the caller still wants the answer.

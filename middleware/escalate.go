@@ -193,8 +193,10 @@ func (l *escalateLayer) weighAnswer(t *turn, req *http.Request, resp **http.Resp
 		if t.exhausted() {
 			out.Verdict = escalate.Failure
 		}
-	case v.sig.Class == retryafter.ServerError:
-		out.Verdict = escalate.Failure
+	default:
+		if v.sig.Class == retryafter.ServerError {
+			out.Verdict = escalate.Failure
+		}
 		if t.resendable(req, v.sig, nil) && t.routeLeft() {
 			e := t.escalation(*resp, v)
 			*resp, *err = nil, e

@@ -54,7 +54,13 @@ func (l link) send(t *turn, req *http.Request) (*http.Response, error) {
 	if b, ok := req.Body.(*sendBody); ok {
 		b.handed.Store(true)
 	}
-	return l.next.RoundTrip(req)
+	if t.pace.Load() == nil { // else Pace counts
+		t.attempts.Add(1)
+	}
+	t.out.Store(req)
+	resp, err := l.next.RoundTrip(req)
+	t.out.Store(nil)
+	return resp, err
 }
 
 // CloseIdleConnections passes http.Client.CloseIdleConnections on to the

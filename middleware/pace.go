@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"reflect"
@@ -47,6 +46,10 @@ func (c PaceConfig) Validate() error {
 // when the request was refused or never left. A refused answer holds the key
 // for as long as the Ladder above would wait, or without a Ladder for as long
 // as [retryafter.DefaultPolicy] would.
+//
+// Under [retryafter.Stop] a key that is held for longer than the ladder waits
+// refuses new calls at once, with a *bucket.WaitError, if l has a method
+// HeldFor(key string) time.Duration, as *bucket.Local has.
 //
 // Errors of l (a *bucket.WaitError, bucket.ErrQueueFull and the like) are
 // returned as they are, with nothing sent.
@@ -155,12 +158,12 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 	}
 	answered = true
 	if resp.StatusCode >= 400 {
-		if v := t.judgeNew(resp, req, m.source(&l.config.Reader, req.URL.Host).Source, needOf(cost)); v.refused() {
+		if v := t.judgeNew(resp, req, l.meters.source(m, &l.config.Reader, req.URL.Host).Source, needOf(cost)); v.refused() {
 			s.refused(resp, v)
 			return resp, nil
 		}
 	}
-	s.served(resp, req.URL.Host)
+	s.served(resp, req.Method, req.URL.Host)
 	return resp, nil
 }
 
@@ -190,10 +193,8 @@ func (l *paceLayer) price(t *turn, req *http.Request) (m *meter, cost bucket.Cos
 func (s *sending) acquire(req *http.Request) error {
 	t, key := s.t, s.m.key
 	ctx := req.Context()
-	if policy := t.policy.Load(); policy != nil && policy.OverCap == retryafter.Stop {
-		if wait := s.stopped(); wait > policy.MaxDelay {
-			return &bucket.WaitError{Key: key, Wait: wait}
-		}
+	if err := s.stopped(); err != nil {
+		return err
 	}
 	if place, ok := t.placeIn(key); ok {
 		ctx = bucket.WithPlace(ctx, place)
@@ -232,22 +233,23 @@ func (s *sending) acquire(req *http.Request) error {
 	return nil
 }
 
-// stopped returns how long the key is held yet, if for longer than the ladder
-// would wait.
-func (s *sending) stopped() time.Duration {
-	until := s.m.stopUntil.Load()
-	if until == 0 {
-		return 0
+// stopped returns the refusal of a call whose key is held for longer than the
+// ladder ever waits, under retryafter.Stop.
+func (s *sending) stopped() error {
+	policy := s.t.policy.Load()
+	if policy == nil || policy.OverCap != retryafter.Stop {
+		return nil
 	}
-	wait := time.Duration(until) - s.layer.meters.now()
-	if l, ok := s.layer.limiter.(interface {
-		Stats(key string) (bucket.KeyStats, bool)
-	}); ok && wait > 0 { // the hold may have been lifted
-		if st, ok := l.Stats(s.m.key); ok {
-			wait = st.HeldFor
-		}
+	l, ok := s.layer.limiter.(interface {
+		HeldFor(key string) time.Duration
+	})
+	if !ok {
+		return nil
 	}
-	return wait
+	if wait := l.HeldFor(s.m.key); wait > policy.MaxDelay+policy.Jitter {
+		return &bucket.WaitError{Key: s.m.key, Wait: wait}
+	}
+	return nil
 }
 
 // refused gives the budget back and holds the key.
@@ -263,9 +265,6 @@ func (s *sending) refused(resp *http.Response, v verdict) {
 
 	now := s.layer.meters.now()
 	m.refused(now, v.sig.Class)
-	if policy := t.policy.Load(); policy != nil && policy.OverCap == retryafter.Stop && v.full > policy.MaxDelay {
-		raise(&m.stopUntil, int64(now+min(v.hold, math.MaxInt64-now)))
-	}
 	if t.observer != nil {
 		t.observe(t.Context, Event{Kind: Refused, Key: m.key, Attempt: int(t.attempts.Load()),
 			Status: resp.StatusCode, Class: v.sig.Class, Wait: v.rest})
@@ -276,18 +275,16 @@ func (s *sending) refused(resp *http.Response, v verdict) {
 }
 
 // served reports what the answer says is left, and settles when its body ends.
-func (s *sending) served(resp *http.Response, host string) {
+func (s *sending) served(resp *http.Response, method, host string) {
 	s.m.tally.served.Add(1)
 	var room [8]retryafter.Window
-	source := s.m.source(&s.layer.config.Reader, host)
+	source := s.layer.meters.source(s.m, &s.layer.config.Reader, host)
 	if shown := source.families(resp.Header); shown != 0 {
 		s.report(source.WindowsOf(shown, room[:0], resp.Header, time.Now()))
 	}
 	s.grant.Served()
-	if resp.Body == nil || resp.Body == http.NoBody {
+	if resp.Body == nil {
 		resp.Body = http.NoBody
-		s.settle()
-		return
 	}
 	s.rc = resp.Body
 	if w, ok := resp.Body.(io.Writer); ok { // 101 Switching Protocols
@@ -295,6 +292,10 @@ func (s *sending) served(resp *http.Response, host string) {
 			io.ReadCloser
 			io.Writer
 		}{s, w}
+		return
+	}
+	if resp.Body == http.NoBody || method == http.MethodHead || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified {
+		s.settle() // nothing more is to come, whether or not the caller closes the body
 		return
 	}
 	resp.Body = s
@@ -360,14 +361,4 @@ func neverSent(req *http.Request, err error) bool {
 	}
 	var dns *net.DNSError
 	return errors.As(err, &dns) || unread(req)
-}
-
-// raise sets a to v unless it is higher already.
-func raise(a *atomic.Int64, v int64) {
-	for {
-		old := a.Load()
-		if v <= old || a.CompareAndSwap(old, v) {
-			return
-		}
-	}
 }

@@ -3,7 +3,6 @@ package middleware
 import (
 	"math/bits"
 	"net/http"
-	"slices"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -194,11 +193,10 @@ func (c *tally) snapshot(key string, now time.Duration) KeyStats {
 // meter is what the Pace layer knows of one key: its interned name, its
 // figures, and how to read the answers that come for it.
 type meter struct {
-	key       string
-	tally     tally
-	stopUntil atomic.Int64 // the end of a hold that nobody may wait for (retryafter.Stop), by registry.now
-	lastUsed  atomic.Int64 // when it was last sent for, by registry.now
-	lastHost  atomic.Pointer[hostSource]
+	key      string
+	tally    tally
+	lastUsed atomic.Int64 // when it was last sent for, by registry.now
+	lastHost atomic.Pointer[hostSource]
 }
 
 func (m *meter) sent(now time.Duration) {
@@ -235,12 +233,23 @@ func (s *hostSource) families(h http.Header) retryafter.Families {
 	return retryafter.Families(shown)
 }
 
-// source returns how r reads answers of host.
-func (m *meter) source(r *retryafter.Reader, host string) *hostSource {
-	if l := m.lastHost.Load(); l != nil && l.host == host {
-		return l
+// source returns how reader reads answers of host, which m is charged for.
+func (r *registry) source(m *meter, reader *retryafter.Reader, host string) *hostSource {
+	if s := m.lastHost.Load(); s != nil && s.host == host {
+		return s
 	}
-	s := &hostSource{host: host, Source: r.For(host)}
+	r.mu.RLock()
+	s := r.hosts[host]
+	r.mu.RUnlock()
+	if s == nil {
+		s = &hostSource{host: host, Source: reader.For(host)}
+		r.mu.Lock()
+		if len(r.hosts) >= maxMeters {
+			clear(r.hosts)
+		}
+		r.hosts[host] = s
+		r.mu.Unlock()
+	}
 	m.lastHost.Store(s)
 	return s
 }
@@ -251,8 +260,9 @@ type registry struct {
 
 	mu      sync.RWMutex
 	byKey   map[string]*meter
-	origins map[origin]*meter
-	last    atomic.Pointer[lastOrigin]
+	origins map[origin]*originMeter
+	hosts   map[string]*hostSource
+	last    atomic.Pointer[originMeter]
 }
 
 // maxMeters bounds the keys that figures are kept for; above it the quarter
@@ -262,13 +272,13 @@ const maxMeters = 10_000
 // origin is the default key's raw material: no string is built to look it up.
 type origin struct{ scheme, host string }
 
-type lastOrigin struct {
+type originMeter struct {
 	origin
-	m *meter
+	*meter
 }
 
 func newRegistry() *registry {
-	return &registry{start: time.Now(), byKey: map[string]*meter{}, origins: map[origin]*meter{}}
+	return &registry{start: time.Now(), byKey: map[string]*meter{}, origins: map[origin]*originMeter{}, hosts: map[string]*hostSource{}}
 }
 
 func (r *registry) now() time.Duration { return time.Since(r.start) }
@@ -289,8 +299,8 @@ func (r *registry) meter(key string) *meter {
 // ofOrigin returns the meter of the origin of a URL.
 func (r *registry) ofOrigin(scheme, host string) *meter {
 	o := origin{scheme, host}
-	if l := r.last.Load(); l != nil && l.origin == o {
-		return l.m
+	if m := r.last.Load(); m != nil && m.origin == o {
+		return m.meter
 	}
 	r.mu.RLock()
 	m := r.origins[o]
@@ -299,13 +309,14 @@ func (r *registry) ofOrigin(scheme, host string) *meter {
 		key := originKey(scheme, host)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if m = r.add(key); len(r.origins) >= 2*maxMeters { // one host can be spelt in many ways
+		m = &originMeter{o, r.add(key)}
+		if len(r.origins) >= 2*maxMeters { // one host can be spelt in many ways
 			clear(r.origins)
 		}
 		r.origins[o] = m
 	}
-	r.last.Store(&lastOrigin{o, m})
-	return m
+	r.last.Store(m)
+	return m.meter
 }
 
 func (r *registry) add(key string) *meter {
@@ -325,15 +336,13 @@ func (r *registry) forget() {
 	for _, m := range r.byKey {
 		all = append(all, m)
 	}
-	now := int64(r.now())
-	all = slices.DeleteFunc(all, func(m *meter) bool { return m.stopUntil.Load() > now })
 	sort.Slice(all, func(i, j int) bool { return all[i].lastUsed.Load() < all[j].lastUsed.Load() })
 	for _, m := range all[:len(all)/4] {
 		delete(r.byKey, m.key)
 	}
 	r.last.Store(nil)
 	for o, m := range r.origins {
-		if r.byKey[m.key] != m {
+		if r.byKey[m.key] != m.meter {
 			delete(r.origins, o)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,7 @@ type turn struct {
 	hookErr atomic.Pointer[error] // the first panic of a hook of the user's
 
 	entry atomic.Pointer[http.Request] // the request as it came to Escalate
+	out   atomic.Pointer[http.Request] // the request that a stranger has now
 	copy  http.Request                 // the request that the turn was started with, under the turn
 	body  sendBody                     // its body
 	first sending                      // the first send through Pace
@@ -101,6 +103,20 @@ func turnOf(ctx context.Context) *turn {
 	return t
 }
 
+// carries reports whether req, which a stranger below the turn sends, is the
+// turn's own request on its way down, and not another one that the stranger
+// makes for it: one that refreshes a token, say. A stranger may put a request to
+// another host or below another path; it leaves the method alone and does not
+// change where the path ends.
+func (t *turn) carries(req *http.Request) bool {
+	out := t.out.Load()
+	if out == nil { // between two attempts of a host
+		return true
+	}
+	a, b := out.URL.Path, req.URL.Path
+	return out.Method == req.Method && (strings.HasSuffix(a, b) || strings.HasSuffix(b, a))
+}
+
 // enter runs l for a request that came from outside this package: it joins the
 // turn of the request's context, or starts one.
 func enter(l layer, req *http.Request, o Observer) (*http.Response, error) {
@@ -110,7 +126,7 @@ func enter(l layer, req *http.Request, o Observer) (*http.Response, error) {
 		}
 		return nil, errors.New("middleware: nil Request.URL")
 	}
-	if t := turnOf(req.Context()); t != nil {
+	if t := turnOf(req.Context()); t != nil && t.carries(req) {
 		return t.join(l, req)
 	}
 	t := &turn{Context: req.Context(), observer: o}
@@ -197,8 +213,9 @@ func (s *Stack) Turn(ctx context.Context) (turnCtx context.Context, end func()) 
 
 // Handled reports whether the layers are done with a call, so that a retry loop
 // above must leave it alone: the answer is a refusal that the ladder has waited
-// out or given up (429, 503, 529 and what a provider means so), or the error is
-// a refusal of ours, an escalation, or a hook's panic. Answers and errors that
+// out or given up (429, 503 or 529; within Stack.Turn also what a provider means
+// so by another status), or the error is a refusal of ours, an escalation, or a
+// hook's panic. Answers and errors that
 // say only that the server or the network failed are not handled. resp may be
 // nil, and err too.
 func Handled(resp *http.Response, err error) bool {
