@@ -26,7 +26,7 @@ func (a *account) departs(now int64, cost Cost, place Place, since int64) (int64
 	own, sooner, pred, borne, unit := start, start, start, start, Requests
 	for i := range a.meters {
 		m := &a.meters[i]
-		q := m.queue(a, start, m.share(cost), place)
+		q := m.arrears(a, start, m.share(cost), place)
 		if q.own > own {
 			own, unit = q.own, m.limit.Unit
 		}
@@ -59,7 +59,8 @@ type arrears struct {
 	borne  int64 // the call, if it may leave a capacity of debt behind
 }
 
-func (m *meter) queue(a *account, start, own int64, place Place) arrears {
+// arrears looks at this meter only, for a call of cost own at this place; start is when the hold ends.
+func (m *meter) arrears(a *account, start, own int64, place Place) arrears {
 	queued, capped := m.ahead(a, place)
 	if m.log != nil {
 		w := m.log
@@ -137,7 +138,7 @@ func (a *account) moves(now, start int64, place Place) bool {
 	leaves := start
 	for i := range a.meters {
 		m := &a.meters[i]
-		leaves = max(leaves, m.queue(a, start, m.share(head.cost), head.place).own)
+		leaves = max(leaves, m.arrears(a, start, m.share(head.cost), head.place).own)
 	}
 	return leaves <= a.patience(now, head.since)
 }

@@ -113,11 +113,10 @@ func (m *meter) full() int64 {
 	return m.cell.reach(m.cell.brim)
 }
 
-// level is what Stats shows.
+// level is what Stats shows. It leaves the meter as it is.
 func (m *meter) level(now int64) Level {
 	if m.log != nil {
-		m.log.expire(now)
-		return Level{m.limit, float64(m.log.amount - m.log.used), float64(m.log.amount)}
+		return Level{m.limit, float64(m.log.amount - m.log.usedAt(now)), float64(m.log.amount)}
 	}
 	c := m.cell
 	c.refill(now)

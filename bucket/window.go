@@ -47,6 +47,15 @@ func (w *window) expire(now int64) {
 	}
 }
 
+// usedAt is what will be used at now, if nothing is charged until then.
+func (w *window) usedAt(now int64) int64 {
+	used := w.used
+	for pos := w.first; pos < w.next && now-w.slot(pos).at >= w.per; pos++ {
+		used -= w.slot(pos).cost
+	}
+	return used
+}
+
 // admits brings the log to now and reports whether a call of cost may leave.
 func (w *window) admits(now, cost int64) bool {
 	w.expire(now)

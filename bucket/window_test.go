@@ -54,6 +54,10 @@ func TestWindowAgreesWithAPlainList(t *testing.T) {
 			if w.used != used(now) {
 				t.Fatalf("used %d, want %d", w.used, used(now))
 			}
+			ahead := now + rapid.Int64Range(0, 120).Draw(t, "ahead")
+			if got := w.usedAt(ahead); got != used(ahead) {
+				t.Fatalf("used %d at %d, want %d", got, ahead, used(ahead))
+			}
 			room := rapid.Int64Range(0, 50).Draw(t, "room")
 			at := now
 			for used(at) > room {
