@@ -102,7 +102,11 @@ func (c *call) over() bool {
 // a clone of a client that has it.
 func (t *transport) hook(client *resty.Client) {
 	client.OnBeforeRequest(t.begin)
-	client.OnSuccess(func(_ *resty.Client, resp *resty.Response) { finish(resp.Request) })
+	client.OnSuccess(func(_ *resty.Client, resp *resty.Response) {
+		if resp != nil { // a negative RetryCount makes no attempt
+			finish(resp.Request)
+		}
+	})
 	client.OnError(func(r *resty.Request, _ error) { finish(r) })
 	client.OnPanic(func(r *resty.Request, _ error) { finish(r) })
 
