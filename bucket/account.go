@@ -66,11 +66,11 @@ func (a *account) look(now int64, cost Cost, since int64) (way, int64) {
 		m := &a.meters[i]
 		ready = max(ready, m.ready(now, m.share(cost)))
 	}
-	if way, at := a.overdue(now, cost, since); at <= now {
-		return way, now
-	} else {
-		return stays, min(ready, at)
+	w, at := a.overdue(now, cost, since)
+	if at <= now {
+		return w, now
 	}
+	return stays, min(ready, at)
 }
 
 // clear reports whether nothing but the meters can keep a call back.

@@ -164,9 +164,23 @@ func TestCellKeepsItsTokensWhenResized(t *testing.T) {
 			t.Errorf("after %d: %v tokens, want %v", tt.amount, got, tt.want)
 		}
 	}
-	c.charge(1000)
-	c.resize(newCell(PerMinute(Tokens, 7), headroomSteps))
-	if got := float64(c.level) / float64(c.den); math.Abs(got+700) > 1e-6 || got > -700 {
-		t.Errorf("debt of 700 became %v", got)
-	}
+}
+
+// What a new unit cannot express is rounded against the caller: less than one unit, down.
+func TestResizingMintsNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCell(drawLimit(t, 5000), headroomSteps)
+		c.refill(0)
+		c.charge(rapid.Int64Range(0, 3*c.room).Draw(t, "charge"))
+		c.refill(rapid.Int64Range(0, 1e10).Draw(t, "later"))
+		was := big.NewRat(c.level, c.den)
+		c.resize(newCell(drawLimit(t, 5000), 9000))
+		if brim := big.NewRat(c.brim, c.den); was.Cmp(brim) > 0 {
+			was = brim
+		}
+		lost := new(big.Rat).Sub(was, big.NewRat(c.level, c.den))
+		if lost.Sign() < 0 || lost.Cmp(big.NewRat(1, c.den)) >= 0 {
+			t.Fatalf("%v became %d/%d", was, c.level, c.den)
+		}
+	})
 }
