@@ -248,13 +248,17 @@ func (t *turn) watchStream(ctx context.Context, resp *http.Response) {
 
 // streamed books err, which a served answer's body ended with.
 func (t *turn) streamed(ctx context.Context, err error) {
-	if err == io.EOF || !alive(ctx) {
-		return
+	if err != io.EOF && alive(ctx) {
+		t.late(escalate.Transport)
 	}
+}
+
+// late books a failure of kind that came after a served answer's headers.
+func (t *turn) late(kind escalate.Kind) {
 	t.mu.Lock()
 	permit := t.permit
 	t.mu.Unlock()
-	if err := permit.Late(escalate.Transport); err != nil {
+	if err := permit.Late(kind); err != nil {
 		t.hookPanicked(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/escalate"
 	"github.com/meteredhttp/meteredhttp/retryafter"
 )
 
@@ -26,6 +27,13 @@ type PaceConfig struct {
 	// no tokens. It must not change the request, nor read its Body: GetBody
 	// gives it a copy. An error of it is the request's.
 	Cost func(*http.Request) (bucket.Cost, error)
+	// Charge is for what Cost cannot do: it estimates, and has a Tap hear what
+	// the call really cost. It may name the budget too. What is said of Cost
+	// goes for it; only one of the two may be set.
+	//
+	// A body that came without a GetBody is shown to Cost and Charge up to
+	// ReplayLimit, where reading it fails.
+	Charge func(*http.Request) (Charge, error)
 	// Reader reads what answers say; zero knows the built-in providers.
 	Reader retryafter.Reader
 	// Observer is told what happens; nil tells nobody. Under an outer layer
@@ -38,12 +46,16 @@ func (c PaceConfig) Validate() error {
 	if err := c.Reader.Validate(); err != nil {
 		return fmt.Errorf("middleware: PaceConfig.Reader: %w", err)
 	}
+	if c.Cost != nil && c.Charge != nil {
+		return errors.New("middleware: PaceConfig: set Cost or Charge, not both")
+	}
 	return nil
 }
 
 // Pace is the layer that takes a request's budget from l before each send, and
-// settles it after: when the body of a served answer ends or is closed, at once
-// when the request was refused or never left. A refused answer holds the key
+// settles it after, for what the call cost if a Tap has heard that: when the body
+// of a served answer ends or is closed, at once when the request was refused or
+// never left. A refused answer holds the key
 // for as long as the Ladder above would wait, or without a Ladder for as long
 // as [retryafter.DefaultPolicy] would.
 //
@@ -102,7 +114,9 @@ type sending struct {
 
 	ctx     context.Context // the request's
 	rc      io.ReadCloser   // the answer's body
+	ear     hearing         // who learns from it what it cost
 	watched bool            // the breaker wants to know how it ends
+	booked  atomic.Bool     // and has been told
 	closing atomic.Bool     // whoever reads it has had enough
 	ended   atomic.Bool     // the grant is settled
 }
@@ -120,10 +134,11 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 	if !outermost && l.doubles(t.pace.Load()) {
 		return l.send(t, req)
 	}
-	m, cost, err := l.price(t, req)
+	m, charge, err := l.price(t, req)
 	if err != nil {
 		return nil, err
 	}
+	cost := charge.Cost
 	s := t.sending()
 	s.layer, s.t, s.m, s.cost, s.ctx = l, t, m, cost, req.Context()
 	if err := s.acquire(req); err != nil {
@@ -145,7 +160,7 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 	defer func() {
 		if !answered { // an error, or a panic
 			m.tally.failed.Add(1)
-			s.settle()
+			s.settle(nil)
 		}
 	}()
 	resp, err := l.send(t, req)
@@ -163,18 +178,14 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 			return resp, nil
 		}
 	}
-	s.served(resp, req.Method, req.URL.Host)
+	s.served(resp, req.Method, req.URL.Host, charge.Tap)
 	return resp, nil
 }
 
 // price returns whose budget req draws on, and what it will be charged.
-func (l *paceLayer) price(t *turn, req *http.Request) (m *meter, cost bucket.Cost, err error) {
-	cost = bucket.Cost{Requests: 1}
-	if l.config.Cost != nil {
-		t.hook("PaceConfig.Cost", func() { cost, err = l.config.Cost(req) })
-		if err != nil {
-			return nil, cost, &localError{fmt.Errorf("middleware: cost of a request: %w", err)}
-		}
+func (l *paceLayer) price(t *turn, req *http.Request) (m *meter, c Charge, err error) {
+	if c, err = l.charge(t, req); err != nil {
+		return nil, c, &localError{fmt.Errorf("middleware: cost of a request: %w", err)}
 	}
 	switch {
 	case t.router.Load() != nil:
@@ -183,10 +194,12 @@ func (l *paceLayer) price(t *turn, req *http.Request) (m *meter, cost bucket.Cos
 		var key string
 		t.hook("PaceConfig.Key", func() { key = l.config.Key(req) })
 		m = l.meters.meter(key)
+	case c.Key != "":
+		m = l.meters.meter(c.Key)
 	default:
 		m = l.meters.ofOrigin(req.URL.Scheme, req.URL.Host)
 	}
-	return m, cost, t.hookFailed()
+	return m, c, t.hookFailed()
 }
 
 // acquire takes the send's budget, waiting for it where it must.
@@ -275,7 +288,7 @@ func (s *sending) refused(resp *http.Response, v verdict) {
 }
 
 // served reports what the answer says is left, and settles when its body ends.
-func (s *sending) served(resp *http.Response, method, host string) {
+func (s *sending) served(resp *http.Response, method, host string, tap Tap) {
 	s.m.tally.served.Add(1)
 	var room [8]retryafter.Window
 	source := s.layer.meters.source(s.m, &s.layer.config.Reader, host)
@@ -283,6 +296,9 @@ func (s *sending) served(resp *http.Response, method, host string) {
 		s.report(source.WindowsOf(shown, room[:0], resp.Header, time.Now()))
 	}
 	s.grant.Served()
+	if tap != nil {
+		s.answered(resp, tap)
+	}
 	if resp.Body == nil {
 		resp.Body = http.NoBody
 	}
@@ -295,7 +311,7 @@ func (s *sending) served(resp *http.Response, method, host string) {
 		return
 	}
 	if resp.Body == http.NoBody || method == http.MethodHead || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified {
-		s.settle() // nothing more is to come, whether or not the caller closes the body
+		s.settle(io.EOF) // nothing more is to come, whether or not the caller closes the body
 		return
 	}
 	resp.Body = s
@@ -319,25 +335,30 @@ func (s *sending) report(windows []retryafter.Window) {
 	}
 }
 
-// settle ends the grant, once, with the estimate standing.
-func (s *sending) settle() {
+// settle ends the grant, once, for what the tap has heard or else for the
+// estimate. err is what the body ended with, nil if it was closed.
+func (s *sending) settle(err error) {
 	if s.ended.Swap(true) {
 		return
 	}
-	s.grant.Settle(s.cost)
-	if s.t.observer != nil {
-		s.t.observe(s.t.Context, Event{Kind: Settled, Key: s.m.key, Cost: s.cost})
+	if s.ear.tap != nil {
+		s.hearEnd(err)
+		return
 	}
+	s.settled(Outcome{})
 }
 
 // Read is the answer's body; the grant is settled where it ends.
 func (s *sending) Read(p []byte) (int, error) {
 	n, err := s.rc.Read(p)
+	if s.ear.tap != nil && n > 0 {
+		s.heard(p[:n])
+	}
 	if err != nil {
-		if s.watched && !s.closing.Load() && !s.ended.Load() {
-			s.t.streamed(s.ctx, err)
+		if s.watched && !s.closing.Load() && !s.ended.Load() && err != io.EOF && alive(s.ctx) && !s.booked.Swap(true) {
+			s.t.late(escalate.Transport)
 		}
-		s.settle()
+		s.settle(err)
 	}
 	return n, err
 }
@@ -346,7 +367,7 @@ func (s *sending) Read(p []byte) (int, error) {
 func (s *sending) Close() error {
 	s.closing.Store(true)
 	err := s.rc.Close()
-	s.settle()
+	s.settle(nil)
 	if hookErr := s.t.hookFailed(); err == nil {
 		err = hookErr
 	}

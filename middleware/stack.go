@@ -50,6 +50,9 @@ func (c Config) Validate() error {
 	if p := c.Pace; p.Observer != nil || p.Reader.Providers != nil || p.Reader.Hosts != nil {
 		return errors.New("middleware: set Config.Reader and Config.Observer, not those of Config.Pace")
 	}
+	if err := c.Pace.Validate(); err != nil {
+		return err
+	}
 	if err := c.Ladder.OrDefault().Validate(); err != nil {
 		return fmt.Errorf("middleware: Config.Ladder: %w", err)
 	}
