@@ -44,6 +44,7 @@ type turn struct {
 	attempts atomic.Int32  // sends, all routes together
 	probe    atomic.Bool   // permit is a probe's: the gate's next move hangs on this turn
 	over     atomic.Bool   // the outermost layer has returned: nobody joins any more
+	joined   atomic.Bool   // copy and body are in use, in a host's turn
 	unsent   atomic.Bool   // a host's last send under the turn never reached a server
 
 	mu      sync.Mutex
@@ -146,8 +147,13 @@ func enter(l layer, req *http.Request, o Observer) (*http.Response, error) {
 func (t *turn) join(l layer, req *http.Request) (*http.Response, error) {
 	r := req
 	if hasBody(req) {
-		r = req.WithContext(req.Context())
-		b := new(sendBody)
+		var b *sendBody
+		if t.hosted && !t.joined.Swap(true) { // nobody has started this turn by a request
+			t.copy = *req.WithContext(req.Context())
+			r, b = &t.copy, &t.body
+		} else {
+			r, b = req.WithContext(req.Context()), new(sendBody)
+		}
 		r.Body, r.GetBody = adopt(b, req)
 		defer b.end()
 	}
