@@ -95,6 +95,26 @@ func TestRampGivesPlacesBack(t *testing.T) {
 	}
 }
 
+func TestACallGivenUpHasLeftTheRamp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := open(local(t, bucket.Config{MaxWait: -1}))
+		o.l.Hold("k", o.start.Add(time.Second))
+		for i := range 10 {
+			o.ask(t.Context(), fmt.Sprint(i), requests(1))
+		}
+		o.until(time.Second)
+		silent := o.expect(t, "0", time.Second)
+		o.until(31 * time.Second)
+		next := o.expect(t, "1", 31*time.Second)
+		silent.Served()
+		o.nobody(t)
+		silent.Settle(requests(1))
+		o.nobody(t)
+		next.Served()
+		o.expect(t, "2", 31*time.Second)
+	})
+}
+
 func TestRampEndsWhenALimitBinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := open(local(t, bucket.Config{Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: 2, Per: 10 * time.Second}}}))

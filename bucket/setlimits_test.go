@@ -65,9 +65,9 @@ func TestSetLimitsCarriesOver(t *testing.T) {
 		levels(950, 30)
 		set(bucket.PerMinute(bucket.InputTokens, 10), bucket.PerMinute(bucket.Tokens, 200), hour(900))
 		levels(10, 30, 850)
-		b.Settle(tokens(5)) // nothing comes back from a limit that it did not pay
-		levels(10, 45, 865)
 		c := take(t, l, tokens(7))
+		levels(3, 23, 843)
+		b.Settle(tokens(5)) // nothing comes back from a limit that it did not pay
 		levels(3, 38, 858)
 		c.Settle(tokens(9))
 		levels(1, 36, 856)
