@@ -81,6 +81,10 @@ func (g Grant) Place() Place { return g.place }
 // It is matched to a limit of the same Unit. Where the key has several of that unit, the one of
 // the same Per is meant, or, when Per is not stated, the one of the same Amount; where that leaves
 // none or more than one, the meter is ignored.
+//
+// It sets the level of its limit to what is left, less all that was admitted since. It raises the
+// level only where the limit is the server's own: not under a Headroom below 1, and not where the
+// Amount is smaller than the Limit that the server states.
 type Meter struct {
 	Unit      Unit
 	Limit     int64

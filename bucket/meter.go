@@ -7,6 +7,7 @@ type meter struct {
 	mask  Cost    // all ones in each component that it counts
 	limit Limit
 
+	scaled   bool   // by a Headroom below 1
 	slot     uint8  // its bit in call.stated, its index in call.logged
 	born     uint64 // the first admission that it charged
 	reporter uint64 // the latest admission that has reported on it
@@ -30,7 +31,7 @@ func (m *meter) share(c Cost) int64 {
 }
 
 func newMeter(l Limit, headroom int64) meter {
-	m := meter{limit: l, mask: masks[l.Unit]}
+	m := meter{limit: l, mask: masks[l.Unit], scaled: headroom < headroomSteps}
 	if l.Shape == Window {
 		m.log = newWindow(l, headroom)
 	} else {

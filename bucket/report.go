@@ -28,8 +28,9 @@ func (c *call) report(id uint64, meters []Meter) {
 			now = a.tick(a.local.now())
 		}
 		m.catchUp(now)
-		m.state(now, c.number, meters[i].Remaining, m.share(later))
-		c.stated |= 1 << m.slot
+		if m.state(now, c.number, &meters[i], m.share(later)) {
+			c.stated |= 1 << m.slot
+		}
 	}
 	if learnt {
 		a.moveUp()
@@ -65,22 +66,28 @@ func (a *account) match(s *Meter) *meter {
 }
 
 // state sets the level to what the server says is left, less what it cannot know yet: all that was
-// admitted after the call that it answered. A level is raised only by the latest call that has an
-// answer: an older answer knows less, not more.
-func (m *meter) state(now int64, number uint64, remaining, later int64) {
-	latest := number >= m.reporter
-	if latest {
+// admitted after the call that it answered, and reports whether that is the level now. A level is
+// raised only by the latest call that has an answer: an older answer knows less, not more. And it is
+// raised only where the limit is the server's own: whoever keeps below it, by Headroom or by a
+// smaller Amount, wants to stay below it however much the server has left.
+func (m *meter) state(now int64, number uint64, s *Meter, later int64) bool {
+	raise := number >= m.reporter
+	if raise {
 		m.reporter = number
 	}
+	raise = raise && !m.scaled && s.Limit <= m.limit.Amount
+	remaining := s.Remaining
 	if m.log != nil {
 		left := remaining - later
 		switch have := m.log.amount - m.log.used; {
 		case left < have:
 			m.log.charge(now, have-left)
-		case latest:
+		case raise:
 			m.log.relieve(left - have)
+		default:
+			return false
 		}
-		return
+		return true
 	}
 	level := m.cell.brim
 	if left := remaining - later; left < 0 {
@@ -88,7 +95,9 @@ func (m *meter) state(now int64, number uint64, remaining, later int64) {
 	} else {
 		level = min(m.cell.units(left), level)
 	}
-	if latest || level < m.cell.level {
-		m.cell.level = level
+	if !raise && level >= m.cell.level {
+		return false
 	}
+	m.cell.level = level
+	return true
 }

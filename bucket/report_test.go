@@ -162,3 +162,49 @@ func TestSettlingBothWays(t *testing.T) {
 		})
 	}
 }
+
+// Whoever keeps below the server's limit stays below it, however much the server has left; and what
+// such a report has not changed is settled as if there had been none.
+func TestAReportDoesNotLiftALimitOfOnesOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		config bucket.Config
+		limit  int64 // that the server states
+	}{
+		"a headroom":                       {bucket.Config{Headroom: 0.5, Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60)}}, 60},
+		"a headroom, the limit not stated": {bucket.Config{Headroom: 0.5, Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60)}}, -1},
+		"half of a shared quota":           {bucket.Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 30)}}, 60},
+		"half of a window": {bucket.Config{Limits: []bucket.Limit{
+			{Unit: bucket.Requests, Amount: 30, Per: time.Minute, Shape: bucket.Window}}}, 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := bucket.New(c.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			level := func() float64 { s, _ := l.Stats("k"); return s.Levels[0].Available }
+			take := func(n int64) bucket.Grant {
+				g, wait := l.TakeAt(time.Now(), "k", bucket.Cost{Requests: n})
+				if wait > 0 {
+					t.Fatalf("wait %v", wait)
+				}
+				return g
+			}
+			g := take(20)
+			before := level()
+			g.Report(bucket.Meter{Unit: bucket.Requests, Limit: c.limit, Remaining: 59})
+			if after := level(); after > before+0.5 {
+				t.Errorf("raised from %v to %v", before, after)
+			}
+			g.Settle(bucket.Cost{Requests: 5})
+			if after := level(); after < before+14.9 {
+				t.Errorf("the refund is lost: %v after %v", after, before)
+			}
+			g = take(1)
+			g.Report(bucket.Meter{Unit: bucket.Requests, Limit: c.limit, Remaining: 3})
+			if after := level(); after > 3.5 {
+				t.Errorf("not lowered: %v", after)
+			}
+			g.Settle(bucket.Cost{Requests: 1})
+		})
+	}
+}
