@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-resty/resty/v2"
 
+	"github.com/meteredhttp/meteredhttp/adapters/meteredresty"
 	"github.com/meteredhttp/meteredhttp/middleware"
 	"github.com/meteredhttp/meteredhttp/middleware/metertest"
 )
@@ -144,4 +145,29 @@ func TestReplay_BareRestyForComparison(t *testing.T) {
 			r.Errorf("the second attempt had %d bytes", n)
 		}
 	}, fault(metertest.ResetAfter), ok200())
+}
+
+// What one call sent is nothing to the next call of the same Request, also where
+// the hooks of Install are there twice.
+func TestReplay_AReusedRequestSendsWhatItHasNow(t *testing.T) {
+	virtual(t, func(r rig) {
+		parent := r.bare(3)
+		s := r.install(parent, patient(2))
+		client := parent.Clone()
+		if err := meteredresty.Install(client, s); err != nil {
+			r.Fatal(err)
+		}
+		buf := bytes.NewBufferString(payload)
+		req := client.R().SetBody(buf)
+		for _, want := range []string{payload, "short"} {
+			buf.Reset()
+			buf.WriteString(want)
+			resp, err := req.Put(apiURL)
+			r.wantStatus(resp, err, 200)
+			ledger := r.provider.Ledger()
+			if got := ledger[len(ledger)-1].BodyLen; got != int64(len(want)) {
+				r.Errorf("sent %d bytes, want %d", got, len(want))
+			}
+		}
+	})
 }
