@@ -56,6 +56,9 @@ func (u Unit) String() string {
 	return fmt.Sprintf("Unit(%d)", uint8(u))
 }
 
+// MarshalText is String, for JSON and logs.
+func (u Unit) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
 // maxCost is the most that one component of a Cost counts. Half a million calls of this size may
 // be summed before an int64 is full.
 const maxCost = 1 << 44

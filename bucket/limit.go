@@ -42,6 +42,9 @@ func (s Shape) String() string {
 	return fmt.Sprintf("Shape(%d)", uint8(s))
 }
 
+// MarshalText is String, for JSON and logs.
+func (s Shape) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // PerMinute returns the usual limit: amount of unit per minute in a token bucket that holds one
 // minute's worth. Amount zero is off.
 func PerMinute(unit Unit, amount int64) Limit {

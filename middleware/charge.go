@@ -212,7 +212,7 @@ func (s *sending) turnedDown(sig retryafter.Signal) {
 		return
 	}
 	m.refused(s.layer.meters.now(), sig.Class)
-	t.observe(t.Context, Event{Kind: Refused, Key: m.key, Attempt: int(t.attempts.Load()),
+	t.observe(t.Context, Event{Kind: Refused, Key: m.key,
 		Status: http.StatusOK, Class: sig.Class, Wait: sig.RetryAfter})
 	if sig.Class == retryafter.QuotaExhausted {
 		return // waiting will not cure it

@@ -57,7 +57,7 @@ func (l *escalateLayer) roundTrip(t *turn, req *http.Request) (*http.Response, e
 			return nil, l.router.Exhausted(append(failed, err)...)
 		}
 		if len(failed) > 0 {
-			t.observe(t.Context, Event{Kind: Rerouted, Key: t.quota(), Attempt: int(t.attempts.Load()), Err: failed[len(failed)-1]})
+			t.observe(t.Context, Event{Kind: Rerouted, Key: t.quota(), Err: failed[len(failed)-1]})
 		}
 		r := req
 		if len(failed) > 0 || !l.router.Plain(route) {

@@ -72,8 +72,7 @@ func (l *ladderLayer) roundTrip(t *turn, req *http.Request) (*http.Response, err
 		switch v.act {
 		case retryafter.Escalate:
 			err := t.escalation(resp, v)
-			t.observe(t.Context, Event{Kind: Escalated, Key: err.Key, Attempt: err.Attempts,
-				Status: resp.StatusCode, Class: v.sig.Class, Wait: err.RetryAfter, Err: err})
+			t.observe(t.Context, Event{Kind: Escalated, Key: err.Key, Status: resp.StatusCode, Class: v.sig.Class, Wait: err.RetryAfter, Err: err})
 			return nil, err
 		case retryafter.Return:
 			t.stop(v, l.policy.MaxRetries)

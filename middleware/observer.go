@@ -74,6 +74,9 @@ func (t *turn) observe(ctx context.Context, e Event) {
 	if router := t.router.Load(); router != nil && e.Route == "" {
 		e.Route = router.Route(int(t.route.Load())).Name
 	}
+	if e.Attempt == 0 {
+		e.Attempt = int(t.attempts.Load())
+	}
 	t.hook("Observer", func() { t.observer.Observe(ctx, e) })
 }
 

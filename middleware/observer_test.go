@@ -175,7 +175,7 @@ func TestSlogObserverSaysNothingAtInfoWhileAllIsWell(t *testing.T) {
 		r.provider.Script(refusal("2"))
 		r.wantServed(c, r.request("GET", nil))
 		want := `level=WARN msg=refused key=http://api.example.com:80 attempt=1 wait=2s status=429 class=rate_limited
-level=WARN msg=held key=http://api.example.com:80 wait=2s
+level=WARN msg=held key=http://api.example.com:80 attempt=1 wait=2s
 `
 		if out.String() != want {
 			r.Fatalf("got\n%swant\n%s", out.String(), want)

@@ -148,7 +148,7 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 		t.attempts.Add(1)
 	}
 	if t.observer != nil {
-		t.observe(t.Context, Event{Kind: Sent, Key: m.key, Attempt: int(t.attempts.Load()), Cost: cost})
+		t.observe(t.Context, Event{Kind: Sent, Key: m.key, Cost: cost})
 		if err := t.hookFailed(); err != nil {
 			s.grant.Cancel()
 			return nil, err
@@ -279,7 +279,7 @@ func (s *sending) refused(resp *http.Response, v verdict) {
 	now := s.layer.meters.now()
 	m.refused(now, v.sig.Class)
 	if t.observer != nil {
-		t.observe(t.Context, Event{Kind: Refused, Key: m.key, Attempt: int(t.attempts.Load()),
+		t.observe(t.Context, Event{Kind: Refused, Key: m.key,
 			Status: resp.StatusCode, Class: v.sig.Class, Wait: v.rest})
 		if v.hold > 0 {
 			t.observe(t.Context, Event{Kind: Held, Key: m.key, Wait: v.hold, Class: v.sig.Class})

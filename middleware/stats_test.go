@@ -1,6 +1,8 @@
 package middleware_test
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +42,10 @@ func TestStatsCountSendsRefusalsAndWaits(t *testing.T) {
 		}
 		if k.Budget.InFlight != 0 || len(k.Budget.Levels) != 1 {
 			r.Errorf("%+v", k.Budget)
+		}
+
+		if b, err := json.Marshal(st); err != nil || !strings.Contains(string(b), `"Refused":{"overloaded":1,"rate_limited":1}`) {
+			r.Errorf("as JSON: %v %s", err, b)
 		}
 
 		time.Sleep(90 * time.Second)

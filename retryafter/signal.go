@@ -46,6 +46,9 @@ func (c Class) String() string {
 	return "other"
 }
 
+// MarshalText is String, for JSON and logs.
+func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
 // Window is one of the server's meters, as it stood when the server answered.
 type Window struct {
 	// Unit is what is counted: "requests", "tokens" (input and output),
