@@ -1,0 +1,63 @@
+package meteredretryable
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/meteredhttp/meteredhttp/middleware"
+)
+
+// checkRetry is the client's CheckRetry over the usual one. That is not asked
+// where the Stack has dealt with the call; and it is not followed where another
+// attempt might carry out twice what must not be.
+func (t *transport) checkRetry(client *retryablehttp.Client, usual retryablehttp.CheckRetry) retryablehttp.CheckRetry {
+	if usual == nil {
+		usual = retryablehttp.DefaultRetryPolicy
+	}
+	return func(ctx context.Context, resp *http.Response, err error) (bool, error) {
+		a := attemptOf(resp, err)
+		if dealtWith(a, resp, err) {
+			return false, nil
+		}
+		again, checkErr := usual(ctx, resp, err)
+		if again && t.onlyOnce(a, err) {
+			again, checkErr = false, nil
+		}
+		switch {
+		case a == nil:
+		case again && a.call.attempts <= client.RetryMax:
+			t.waiting.add(ctx, a.call)
+		case err != nil:
+			t.waiting.remove(a.call)
+		}
+		return again, checkErr
+	}
+}
+
+// dealtWith reports whether the Stack has done what can be done. The attempt is
+// unknown where a RoundTripper outside of ours has made an answer or an error of
+// its own.
+func dealtWith(a *attempt, resp *http.Response, err error) bool {
+	if a != nil && a.dealt {
+		return true
+	}
+	return a == nil && resp != nil && middleware.Handled(resp, nil) || err != nil && middleware.Handled(nil, err)
+}
+
+// onlyOnce reports whether the request has perhaps been carried out, and must
+// not be a second time.
+func (t *transport) onlyOnce(a *attempt, err error) bool {
+	if a != nil {
+		return a.once || a.body.broken.Load()
+	}
+	// All that is known of a request which http.Client's Timeout has ended is
+	// its method, which *url.Error spells "Post".
+	var u *url.Error
+	return errors.As(err, &u) && u.Timeout() &&
+		!t.stack.Resendable(&http.Request{Method: strings.ToUpper(u.Op)}, nil)
+}

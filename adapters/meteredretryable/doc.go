@@ -1,0 +1,3 @@
+// Package meteredretryable puts a [middleware.Stack] under a go-retryablehttp
+// client.
+package meteredretryable

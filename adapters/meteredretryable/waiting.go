@@ -1,0 +1,86 @@
+package meteredretryable
+
+import (
+	"context"
+	"net/url"
+	"sync"
+	"sync/atomic"
+)
+
+// maxWaiting bounds how many calls are remembered between two attempts.
+const maxWaiting = 4096
+
+// waiting has the calls that retryablehttp is about to send again. It has no hook
+// that tells the attempts of a call from those of another, other than those that
+// are the user's. But it makes the requests of all attempts as copies of the one
+// that it was given, and these share their URL, by address. That is how the next
+// attempt finds its call.
+//
+// Where somebody uses one *url.URL for several calls at once, two of them may
+// swap their turns here: a call then has less budget left, and another more.
+// Where a hook gives an attempt another URL, that attempt begins another turn.
+//
+// A call that retryablehttp gives up without a sign stays: when PrepareRetry
+// fails, say. At worst another call with that URL finds part of its budget
+// spent. Of too many that wait, any one goes.
+type waiting struct {
+	any   atomic.Bool // there are calls: mostly there are none
+	mu    sync.Mutex
+	calls map[*url.URL]*call
+}
+
+// add has c wait, as long as ctx lasts; nil is as long as it takes.
+func (w *waiting) add(ctx context.Context, c *call) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.calls == nil {
+		w.calls = make(map[*url.URL]*call)
+	}
+	if old := w.calls[c.url]; old != nil {
+		w.drop(old)
+	} else if len(w.calls) >= maxWaiting {
+		for _, some := range w.calls {
+			w.drop(some)
+			break
+		}
+	}
+	w.calls[c.url] = c
+	w.any.Store(true)
+	if ctx != nil && ctx.Done() != nil {
+		c.leave = context.AfterFunc(ctx, func() { w.remove(c) })
+	}
+}
+
+// take returns the call that waits for a request of this URL, or nil. It waits
+// no longer.
+func (w *waiting) take(u *url.URL) *call {
+	if !w.any.Load() {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.calls[u]
+	if c != nil {
+		w.drop(c)
+	}
+	return c
+}
+
+// remove has c wait no longer, if it does.
+func (w *waiting) remove(c *call) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.calls[c.url] == c {
+		w.drop(c)
+	}
+}
+
+// drop is remove, with mu held, of a call that waits.
+func (w *waiting) drop(c *call) {
+	delete(w.calls, c.url)
+	w.any.Store(len(w.calls) > 0)
+	if c.leave != nil {
+		c.leave()
+		c.leave = nil
+	}
+}
