@@ -1,0 +1,189 @@
+package middleware_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/escalate"
+	"github.com/meteredhttp/meteredhttp/middleware"
+	"github.com/meteredhttp/meteredhttp/middleware/metertest"
+)
+
+func TestAStackWrappedTwiceTakesItsBudgetOnce(t *testing.T) {
+	for name, c := range map[string]bucket.Config{"one slot": {MaxInFlight: 1}, "two requests a minute": {Headroom: 1, Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 2)}}} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, scripted(refusal("1"), ok200()), func(r rig) {
+				s, err := middleware.New(middleware.Config{Ladder: policy(nil), Bucket: c})
+				if err != nil {
+					r.Fatal(err)
+				}
+				client := &http.Client{Transport: s.Transport(s.Transport(r.provider.Transport()))}
+				r.wantServed(client, r.request("GET", nil))
+				r.wantElapsed(time.Second, time.Second+1)
+				if k := s.Stats().Keys[0]; k.Sends != 2 {
+					r.Errorf("two sends are counted as %d", k.Sends)
+				}
+				r.wantNoSlotTaken(s)
+			})
+		})
+	}
+}
+
+func TestARequestMadeForAnotherOneIsACallOfItsOwn(t *testing.T) {
+	virtual(t, metertest.Config{}, func(r rig) {
+		asked := 0
+		tokens, inner := r.over(middleware.Config{Ladder: policy(nil)}, func(req *http.Request) (*http.Response, error) {
+			if asked++; asked == 1 {
+				return reply(req, 429, "", "Retry-After", "1"), nil
+			}
+			return reply(req, 200, "token"), nil
+		})
+		c, _ := r.over(middleware.Config{Router: r.router(escalate.Config{})}, func(req *http.Request) (*http.Response, error) {
+			refresh, err := http.NewRequestWithContext(req.Context(), "GET", "http://auth.example.com/token", nil)
+			if err != nil {
+				return nil, err
+			}
+			if status, body, err := r.do(tokens, refresh); status != 200 || body != "token" {
+				return nil, fmt.Errorf("the token: %d, %w", status, err)
+			}
+			return reply(req, 200, "ok"), nil
+		})
+		r.wantServed(c, r.request("GET", nil))
+		r.wantElapsed(time.Second, 2*time.Second)
+		if keys := inner.Stats().Keys; len(keys) != 1 || keys[0].Key != "http://auth.example.com:80" {
+			r.Errorf("charged to %+v", keys)
+		}
+	})
+}
+
+func TestARedirectedPostBringsItsBodyAlong(t *testing.T) {
+	virtual(t, metertest.Config{}, func(r rig) {
+		var got []string
+		c, s := r.over(middleware.Config{Bucket: bucket.Config{MaxInFlight: 1}}, func(req *http.Request) (*http.Response, error) {
+			defer req.Body.Close()
+			b, err := io.ReadAll(req.Body)
+			if err != nil {
+				return nil, err
+			}
+			if got = append(got, req.URL.Path+" "+string(b)); len(got) == 1 {
+				return reply(req, 307, "", "Location", "/b"), nil
+			}
+			return reply(req, 200, "ok"), nil
+		})
+		r.wantServed(c, r.request("POST", strings.NewReader("body")))
+		if len(got) != 2 || got[1] != "/b body" {
+			r.Errorf("sent %q", got)
+		}
+		r.wantNoSlotTaken(s)
+	})
+}
+
+func TestARequestWithoutAURLIsAnError(t *testing.T) {
+	virtual(t, metertest.Config{}, func(r rig) {
+		c, _ := r.stack(middleware.Config{})
+		body := text("x")
+		resp, err := c.Transport.RoundTrip(&http.Request{Method: "PUT", Header: http.Header{}, Body: body})
+		if err == nil {
+			resp.Body.Close()
+			r.Error("no error")
+		}
+		if body.closed != 1 {
+			r.Errorf("the body was closed %d times", body.closed)
+		}
+		r.wantHits(0)
+	})
+}
+
+// byHeader charges a request to the key that its header K names.
+func byHeader(req *http.Request) string { return req.Header.Get("K") }
+
+func TestABusyKeyKeepsItsFiguresAmongManyOthers(t *testing.T) {
+	virtual(t, metertest.Config{}, func(r rig) {
+		c, s := r.over(middleware.Config{Pace: middleware.PaceConfig{Key: byHeader}}, func(req *http.Request) (*http.Response, error) {
+			return reply(req, 200, ""), nil
+		})
+		send := func(key string) {
+			req := r.request("GET", nil)
+			req.Header.Set("K", key)
+			resp, err := c.Transport.RoundTrip(req)
+			if err != nil {
+				r.Fatal(err)
+			}
+			resp.Body.Close()
+			time.Sleep(time.Microsecond)
+		}
+		busy := int64(0)
+		for i := range 30_000 {
+			send(fmt.Sprint(i))
+			if i%10 == 0 {
+				send("busy")
+				busy++
+			}
+		}
+		keys := s.Stats().Keys
+		if len(keys) > 10_000 {
+			r.Errorf("figures of %d keys", len(keys))
+		}
+		for _, k := range keys {
+			if k.Key == "busy" && k.Sends == busy {
+				return
+			}
+		}
+		r.Error("the busy key's figures are gone")
+	})
+}
+
+func TestManyHostsAndSpellingsTakeBoundedMemory(t *testing.T) {
+	send := func(t *testing.T, rt http.RoundTripper, req *http.Request, host string) {
+		req.URL.Host = host
+		resp, err := rt.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	ok := roundTripper(func(req *http.Request) (*http.Response, error) { return reply(req, 200, ""), nil })
+	for name, host := range map[string]func(i int) string{
+		"hosts": func(i int) string { return fmt.Sprintf("%0200d.example.com", i) },
+		"spellings of one host": func(i int) string {
+			b := []byte(strings.Repeat("a", 200) + ".example.com")
+			for bit := range 15 {
+				if i>>bit&1 == 1 {
+					b[bit] = 'A'
+				}
+			}
+			return string(b)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := middleware.New(middleware.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rt := s.Transport(ok)
+			req, err := http.NewRequestWithContext(context.Background(), "GET", apiURL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 30_000 { // fill what there is
+				send(t, rt, req, host(i))
+			}
+			before := heap()
+			for i := range 30_000 {
+				send(t, rt, req, "x"+host(i))
+			}
+			if more := heap() - before; more > 5<<20 {
+				t.Errorf("30,000 more take %d KiB more", more>>10)
+			}
+			if n := len(s.Stats().Keys); n > 10_000 {
+				t.Errorf("figures of %d keys", n)
+			}
+		})
+	}
+}
