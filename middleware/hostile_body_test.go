@@ -203,7 +203,8 @@ func TestAnEarlyRefusalOfALongUploadIsNotLost(t *testing.T) {
 			}
 		})
 		source, upload := io.Pipe()
-		go func() { // 1 MiB, within half a second
+		var uploading sync.WaitGroup
+		uploading.Go(func() { // 1 MiB, within half a second
 			for range 32 {
 				if _, err := upload.Write(make([]byte, 32<<10)); err != nil {
 					return
@@ -211,7 +212,8 @@ func TestAnEarlyRefusalOfALongUploadIsNotLost(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 			upload.Close()
-		}()
+		})
+		defer uploading.Wait()
 		c, _ := r.over(middleware.Config{
 			Ladder: policy(func(p *retryafter.Policy) { p.MaxRetries = 1 }),
 			Retry:  middleware.RetryPolicy{MaxRetries: -1},
