@@ -27,7 +27,8 @@ package resty
 // BeforeExecute is called with the client of each Request that is executed.
 var BeforeExecute = func(*Client) {}
 GO
-	sed -i 's/^func (r \*Request) Execute(method, url string) (\*Response, error) {$/&\n\tBeforeExecute(r.client)/' request.go
+	awk '{ print } /^func \(r \*Request\) Execute\(/ { print "\tBeforeExecute(r.client)" }' request.go > request.go.new
+	mv request.go.new request.go
 	grep -q BeforeExecute request.go
 	cat > metered_test.go <<'GO'
 package resty_test
