@@ -18,7 +18,10 @@ type call struct {
 	url      *url.URL        // of the requests that retryablehttp makes for it
 	attempts int             // of retryablehttp
 	first    attempt
-	leave    func() bool // where it waits: stops watching the context
+
+	// Where it waits: the context it waits under, and what stops watching that.
+	until context.Context
+	leave func() bool
 }
 
 // attempt is one request of a call: an attempt of retryablehttp, or what a
@@ -29,11 +32,11 @@ type call struct {
 type attempt struct {
 	context.Context // the request's own
 
-	call    *call
-	over    atomic.Bool
-	dealt   bool // the Stack has dealt with the answer
-	once    bool // it failed, and the request must not be carried out twice
-	body    onceBody
+	call  *call
+	over  atomic.Bool
+	dealt bool // the Stack has dealt with the answer
+	once  bool // it failed, and the request must not be carried out twice
+	body  onceBody
 }
 
 type attemptKey struct{}
@@ -132,12 +135,10 @@ func (t *transport) begin(req *http.Request) *attempt {
 
 // failed is what an attempt that ended in err returns.
 func (t *transport) failed(a *attempt, sent *http.Request, err error) error {
-	if middleware.Handled(nil, err) {
-		return err
-	}
+	a.dealt = middleware.Handled(nil, err)
 	a.once = !t.stack.Resendable(sent, err)
-	if !a.once && t.host.Timeout > 0 && errors.Is(sent.Context().Err(), context.DeadlineExceeded) {
-		t.waiting.add(nil, a.call) // CheckRetry may not recognize it
+	if t.host.Timeout > 0 && errors.Is(sent.Context().Err(), context.DeadlineExceeded) {
+		t.waiting.add(nil, a.call) // CheckRetry may not recognize the error
 	}
 	if _, ok := err.(tls.RecordHeaderError); ok {
 		return err // http.Client has a better one

@@ -21,10 +21,10 @@ func (t *transport) checkRetry(client *retryablehttp.Client, usual retryablehttp
 	}
 	return func(ctx context.Context, resp *http.Response, err error) (bool, error) {
 		a := attemptOf(resp, err)
-		if dealtWith(a, resp, err) {
-			return false, nil
+		again, checkErr := false, error(nil)
+		if !dealtWith(a, resp, err) {
+			again, checkErr = usual(ctx, resp, err)
 		}
-		again, checkErr := usual(ctx, resp, err)
 		if again && t.onlyOnce(a, err) {
 			again, checkErr = false, nil
 		}

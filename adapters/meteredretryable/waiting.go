@@ -46,7 +46,7 @@ func (w *waiting) add(ctx context.Context, c *call) {
 	}
 	w.calls[c.url] = c
 	w.any.Store(true)
-	if ctx != nil && ctx.Done() != nil {
+	if c.until = ctx; ctx != nil && ctx.Done() != nil {
 		c.leave = context.AfterFunc(ctx, func() { w.remove(c) })
 	}
 }
@@ -60,8 +60,12 @@ func (w *waiting) take(u *url.URL) *call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.calls[u]
-	if c != nil {
-		w.drop(c)
+	if c == nil {
+		return nil
+	}
+	w.drop(c)
+	if c.until != nil && c.until.Err() != nil {
+		return nil // it has not heard yet
 	}
 	return c
 }
