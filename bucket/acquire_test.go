@@ -232,6 +232,33 @@ func TestOnlyTheHeadTakesASlot(t *testing.T) {
 	})
 }
 
+func TestTimeStandsStillForWhoeverComesLate(t *testing.T) {
+	for _, limit := range []bucket.Limit{
+		{Unit: bucket.Requests, Amount: 2, Per: 10 * time.Second, Shape: bucket.Window},
+		{Unit: bucket.Requests, Amount: 1, Per: 5 * time.Second, Burst: 2},
+	} {
+		l := local(t, bucket.Config{Limits: []bucket.Limit{limit}})
+		start := time.Now()
+		at := func(after time.Duration, want time.Duration) {
+			t.Helper()
+			if _, wait := l.TakeAt(start.Add(after), "k", requests(1)); wait != want {
+				t.Errorf("%v at %v: wait %v, want %v", limit.Shape, after, wait, want)
+			}
+		}
+		back := time.Duration(0)
+		if limit.Shape == bucket.Window {
+			back = 5 * time.Second
+		}
+		at(10*time.Second, 0)
+		at(0, 0) // counts as at 10 s
+		at(3*time.Second, 12*time.Second+back)
+		at(15*time.Second-1+back, 1)
+		at(20*time.Second, 0)
+		at(20*time.Second, 0)
+		at(20*time.Second, 5*time.Second+back)
+	}
+}
+
 func TestNothingWaitsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tpm := []bucket.Limit{bucket.PerMinute(bucket.Tokens, 1000)}

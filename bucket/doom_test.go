@@ -112,6 +112,43 @@ func TestDepartsNeverSaysTooLate(t *testing.T) {
 	})
 }
 
+// Lines that leave on debt, kept from failures of the property above: what is late for those who
+// leave on a level is not late for a probe, nor for those behind one.
+func TestDepartsKnowsOfProbes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limits []Limit
+		costs  []int64
+	}{
+		"an oversize call leaves debt to a light one": {
+			limits: []Limit{{Unit: Tokens, Amount: 1, Per: time.Second, Shape: Window}, {Unit: Tokens, Amount: 1, Per: time.Second, Burst: 2}},
+			costs:  []int64{1, 31, 2, 0, 1},
+		},
+		"a window fills twice over": {
+			limits: []Limit{{Unit: Tokens, Amount: 1, Per: 5 * time.Second}, {Unit: Tokens, Amount: 3, Per: 90 * time.Second, Shape: Window}},
+			costs:  []int64{4, 1, 22},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			costs := make([]Cost, len(tt.costs))
+			for i, n := range tt.costs {
+				costs[i].InputTokens = n
+			}
+			probes := 0
+			for i, f := range play(t, Config{Limits: tt.limits}, 0, 0, make([]time.Duration, len(costs)), costs) {
+				if f.said > f.left {
+					t.Errorf("call %d left at %v, before the bound of %v", i, time.Duration(f.left), time.Duration(f.said))
+				}
+				if f.probe {
+					probes++
+				}
+			}
+			if probes == 0 {
+				t.Error("nobody left on debt")
+			}
+		})
+	}
+}
+
 func TestDoomedCallsAreRefusedAtOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

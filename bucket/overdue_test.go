@@ -72,6 +72,25 @@ func TestPatienceStandsStillUnderAHold(t *testing.T) {
 	})
 }
 
+func TestPatienceGoesOnBetweenHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := drained(t, once)
+		o.ask(t.Context(), "a", requests(1))
+		o.until(5 * time.Second)
+		o.l.Hold("k", o.start.Add(15*time.Second))
+		o.until(20 * time.Second)
+		o.l.Hold("k", o.start.Add(25*time.Second))
+		o.until(26 * time.Second)
+		o.l.Hold("k", o.start.Add(100*time.Second))
+		o.until(27 * time.Second)
+		o.l.Lift("k")
+		o.until(46*time.Second - 1)
+		o.nobody(t)
+		o.until(46 * time.Second) // 16 s of holds
+		o.expect(t, "a", 46*time.Second)
+	})
+}
+
 func TestMovingQueueIsNotOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := open(local(t, bucket.Config{Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: 6, Per: 2 * time.Minute, Burst: 1}}}))

@@ -78,6 +78,23 @@ func TestSetLimitsCarriesOver(t *testing.T) {
 	})
 }
 
+func TestSetLimitsTellsTwinsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // time stands still
+		twins := []bucket.Limit{
+			{Unit: bucket.Tokens, Amount: 100, Per: time.Minute},
+			{Unit: bucket.Tokens, Amount: 500, Per: time.Minute},
+		}
+		l := local(t, bucket.Config{Limits: twins})
+		take(t, l, tokens(40))
+		if err := l.SetLimits("k", twins...); err != nil {
+			t.Fatal(err)
+		}
+		if a, b := available(l, 0), available(l, 1); a != 60 || b != 460 {
+			t.Errorf("%v and %v left, want 60 and 460", a, b)
+		}
+	})
+}
+
 func TestSetLimitsOutlivesTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := local(t, bucket.Config{MaxKeys: 1})
