@@ -10,14 +10,16 @@ import (
 type Middleware func(next http.RoundTripper) http.RoundTripper
 
 // Chain wraps base with layers, the first of them outermost, and returns the
-// result. A nil base means [http.DefaultTransport]; without layers Chain
-// returns the base itself.
+// result. A nil base means [http.DefaultTransport], a nil layer is none; without
+// layers Chain returns the base itself.
 func Chain(base http.RoundTripper, layers ...Middleware) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
 	}
 	for i := len(layers) - 1; i >= 0; i-- {
-		base = layers[i](base)
+		if layers[i] != nil {
+			base = layers[i](base)
+		}
 	}
 	return base
 }

@@ -21,7 +21,7 @@ import (
 type RetryPolicy struct {
 	MaxRetries int           // retries of one call; 0 means 3, negative none
 	BaseDelay  time.Duration // before the first retry, doubling after; 0 means 100 ms, negative no wait
-	MaxDelay   time.Duration // cap on a wait; 0 means 10 s
+	MaxDelay   time.Duration // cap on a wait, also on one that a Retry-After asks for; 0 means 10 s
 	// AllMethods also sends again what may have been acted on: a POST or PATCH
 	// whose connection was lost, or which the server answered with a 5xx. Such a
 	// call may then be carried out, and billed, twice. Without it these methods
@@ -119,8 +119,8 @@ func (l *retryLayer) roundTrip(t *turn, req *http.Request) (*http.Response, erro
 			return resp, err
 		}
 		n, ok := t.fail(l.policy.MaxRetries)
-		wait := max(l.policy.backoff(n), sig.RetryAfter)
-		if rest, has := left(req.Context()); !ok || wait > l.policy.longest() || has && wait > rest {
+		wait := max(l.policy.backoff(n), min(sig.RetryAfter, l.policy.MaxDelay))
+		if rest, has := left(req.Context()); !ok || has && wait > rest {
 			return resp, err
 		}
 		next, replayErr := resend(req)
@@ -139,11 +139,6 @@ func (l *retryLayer) roundTrip(t *turn, req *http.Request) (*http.Response, erro
 			return nil, err
 		}
 	}
-}
-
-// longest is the longest that backoff gives.
-func (p RetryPolicy) longest() time.Duration {
-	return p.MaxDelay + time.Duration(retryJitter*float64(p.MaxDelay))
 }
 
 // fail counts a transport retry, and reports whether the budget still had one;

@@ -16,7 +16,8 @@ import (
 const DefaultHeadroom = 0.9
 
 // Config configures a Stack. The zero value works: a ladder and transport
-// retries with their defaults, and pacing by what the server says.
+// retries with their defaults, and a key that is held for all when the server
+// refuses one; without limits nothing is paced before the first refusal.
 type Config struct {
 	// Bucket configures the local limiter, unless Limiter is set. A zero
 	// Headroom is DefaultHeadroom here.

@@ -107,6 +107,17 @@ func zeroMeans(n, def int) int {
 	return 0
 }
 
+// A Retry-After of a server error is obeyed, up to MaxDelay.
+func TestRetryObeysAHintWithinItsCap(t *testing.T) {
+	for hint, want := range map[string]time.Duration{"7": 7 * time.Second, "3600": 10 * time.Second} {
+		virtual(t, scripted(metertest.Reply(500, "", "Retry-After", hint), ok200()), func(r rig) {
+			r.wantServed(r.chain(middleware.Retry(middleware.RetryPolicy{})), r.request("GET", nil))
+			r.wantHits(2)
+			r.wantElapsed(want, want+time.Second+1)
+		})
+	}
+}
+
 // A stranger that sends twice at once, between two of our layers, shares the
 // turn without a race.
 func TestAHedgeBetweenOurLayersIsSafe(t *testing.T) {
