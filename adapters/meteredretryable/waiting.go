@@ -64,7 +64,9 @@ func (w *waiting) take(u *url.URL) *call {
 		return nil
 	}
 	w.drop(c)
-	if c.until != nil && c.until.Err() != nil {
+	ctx := c.until
+	c.until = nil
+	if ctx != nil && ctx.Err() != nil {
 		return nil // it has not heard yet
 	}
 	return c
