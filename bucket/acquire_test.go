@@ -259,6 +259,20 @@ func TestTimeStandsStillForWhoeverComesLate(t *testing.T) {
 	}
 }
 
+func TestAHoldThatIsOverStaysOver(t *testing.T) {
+	l := local(t, bucket.Config{})
+	start := time.Now()
+	l.Hold("k", start.Add(10*time.Second))
+	g, wait := l.TakeAt(start.Add(11*time.Second), "k", requests(1))
+	if wait != 0 {
+		t.Fatalf("wait %v after the hold", wait)
+	}
+	g.Served()
+	if _, wait := l.TakeAt(start.Add(9*time.Second), "k", requests(1)); wait != 0 {
+		t.Errorf("wait %v for a clock that stepped back", wait)
+	}
+}
+
 func TestNothingWaitsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tpm := []bucket.Limit{bucket.PerMinute(bucket.Tokens, 1000)}
