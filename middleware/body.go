@@ -28,6 +28,8 @@ type sendBody struct {
 	read   atomic.Bool
 	closed atomic.Bool
 	handed atomic.Bool // it left this package with its request
+
+	looking atomic.Int32 // hooks that are at work: what they open is not sent
 }
 
 func (b *sendBody) Read(p []byte) (int, error) {
@@ -39,6 +41,9 @@ func (b *sendBody) Read(p []byte) (int, error) {
 
 // again is the GetBody of the request that b is the body of.
 func (b *sendBody) again() (io.ReadCloser, error) {
+	if b.looking.Load() > 0 {
+		return b.look()
+	}
 	rc, err := b.fresh()
 	if err != nil {
 		return nil, err

@@ -62,7 +62,10 @@ func (l *paceLayer) charge(t *turn, req *http.Request) (Charge, error) {
 		return c, nil
 	}
 	var err error
-	req = unsent(req)
+	if b, ok := req.Body.(*sendBody); ok {
+		b.looking.Add(1)
+		defer b.looking.Add(-1)
+	}
 	if l.config.Charge != nil {
 		t.hook("PaceConfig.Charge", func() { c, err = l.config.Charge(req) })
 	} else {
@@ -71,20 +74,8 @@ func (l *paceLayer) charge(t *turn, req *http.Request) (Charge, error) {
 	return c, err
 }
 
-// unsent returns req for a hook to look at: what is read of its GetBody does not
-// count as sent, and a body that is only kept for replays is not drawn further
-// than it is kept.
-func unsent(req *http.Request) *http.Request {
-	b, ok := req.Body.(*sendBody)
-	if !ok {
-		return req
-	}
-	r := req.WithContext(req.Context())
-	r.GetBody = b.look
-	return r
-}
-
-// look opens the body for a hook.
+// look opens the body for a hook: what that reads does not count as sent, and a
+// body that is only kept for replays is not drawn further than it is kept.
 func (b *sendBody) look() (io.ReadCloser, error) {
 	switch rc := b.rc.(type) {
 	case *sendBody:
