@@ -32,11 +32,12 @@ type call struct {
 type attempt struct {
 	context.Context // the request's own
 
-	call  *call
-	over  atomic.Bool
-	dealt bool // the Stack has dealt with the answer
-	once  bool // it failed, and the request must not be carried out twice
-	body  onceBody
+	call    *call
+	request http.Request // as it goes down
+	over    atomic.Bool
+	dealt   bool // the Stack has dealt with the answer
+	once    bool // it failed, and the request must not be carried out twice
+	body    onceBody
 }
 
 type attemptKey struct{}
@@ -101,7 +102,8 @@ func attemptOf(resp *http.Response, err error) *attempt {
 // RoundTrip sends req through the Stack, as part of the call that it belongs to.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := t.begin(req)
-	sent := req.WithContext(a)
+	a.request = *req.WithContext(a) // into the attempt: what WithContext makes stays on the stack
+	sent := &a.request
 	if sent.GetBody == nil && sent.Body != nil {
 		sent.GetBody = inMemory(sent.Body)
 	}
