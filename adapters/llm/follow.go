@@ -14,6 +14,7 @@ type follower struct {
 	arrays  uint64 // which levels are arrays, as bits
 	depth   int
 	state   state
+	excess  bool // more was closed than opened
 	escaped bool // the string goes on with an escaped byte
 	keyed   bool // within an object, before a colon
 
@@ -68,6 +69,15 @@ func (f *follower) reset() {
 	*f = follower{usage: f.usage, child: top}
 }
 
+// within makes f ready for what is left of a document, from the name of a member
+// of the outermost object on.
+func (f *follower) within() {
+	f.depth, f.zones[1], f.keyed = 1, top, true
+}
+
+// closed reports whether the document has come to its end, and to no more.
+func (f *follower) closed() bool { return f.depth == 0 && !f.excess && f.state == between }
+
 // feed reads on.
 func (f *follower) feed(p []byte) {
 	for i := 0; i < len(p); {
@@ -95,7 +105,9 @@ func (f *follower) feed(p []byte) {
 		case c == '{' || c == '[':
 			f.open(c == '[')
 		case c == '}' || c == ']':
-			f.depth = max(f.depth-1, 0)
+			if f.depth--; f.depth < 0 {
+				f.depth, f.excess = 0, true
+			}
 			f.keyed = false
 			f.expect(nothing, elsewhere)
 		case c == ':':

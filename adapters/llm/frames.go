@@ -43,10 +43,10 @@ func (t *tap) framed(p []byte) {
 		case f.at < payload:
 			n = min(payload-f.at, uint32(min(len(p), maxFrame)))
 			t.keep(p[:n])
-		case f.at < f.total-checksumSize:
-			if f.at == payload {
+			if f.at+n == payload {
 				t.exception()
 			}
+		case f.at < f.total-checksumSize:
 			n = min(f.total-checksumSize-f.at, uint32(min(len(p), maxFrame)))
 			t.follow.feed(p[:n])
 		default:

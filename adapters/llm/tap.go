@@ -191,33 +191,36 @@ func (t *tap) lines(p []byte) {
 		p = p[n:]
 	}
 	n := bytes.LastIndexByte(p, '\n') + 1
-	if n > 0 && interesting(p[:n]) {
-		t.followLines(p[:n])
+	for whole := p[:n]; ; {
+		at := mention(whole)
+		if at < 0 {
+			break
+		}
+		start, end := bytes.LastIndexByte(whole[:at], '\n')+1, at+bytes.IndexByte(whole[at:], '\n')+1
+		if line := whole[start:end]; !t.stated(line, at-start) {
+			t.followLines(line)
+		}
+		whole = whole[end:]
 	}
-	if n < len(p) {
-		t.followLines(p[n:])
-	}
+	t.followLines(p[n:])
 }
 
-var null = []byte(`":null`)
-
-// interesting reports whether a piece of a stream can state usage, or an error.
-func interesting(p []byte) bool {
-	return mentions(p, "usage") || mentions(p, "error")
-}
-
-// mentions reports whether word is in p other than as a member that is null.
-func mentions(p []byte, word string) bool {
-	for {
-		i := bytes.Index(p, []byte(word))
-		if i < 0 {
-			return false
-		}
-		p = p[i+len(word):]
-		if !bytes.HasPrefix(p, null) {
-			return true
-		}
+// stated takes the usage from a line of data that has it as a member of the
+// outermost object, at a mention, without following what comes before. It does
+// nothing, and returns false, where that is not so.
+func (t *tap) stated(line []byte, at int) bool {
+	if t.form != events || !bytes.HasPrefix(line, []byte(dataField)) || at == 0 || line[at-1] != '"' || line[at] != usageWord[0] {
+		return false
 	}
+	before := t.usage
+	t.follow.reset()
+	t.follow.within()
+	t.follow.feed(line[at-1:])
+	ok := t.follow.closed() && !t.follow.failed
+	if t.follow.reset(); !ok {
+		t.usage = before
+	}
+	return ok
 }
 
 func (t *tap) followLines(p []byte) {
