@@ -82,9 +82,10 @@ func (g Grant) Place() Place { return g.place }
 // the same Per is meant, or, when Per is not stated, the one of the same Amount; where that leaves
 // none or more than one, the meter is ignored.
 //
-// It sets the level of its limit to what is left, less all that was admitted since. It raises the
-// level only where the limit is the server's own: not under a Headroom below 1, and not where the
-// Amount is smaller than the Limit that the server states.
+// It sets the level of its limit to what is left, less all that was admitted since; also upwards, if
+// no later grant has reported. Where one keeps below the server's limit, by a Headroom below 1 or by
+// an Amount smaller than the Limit stated, a call has to fit both what the server says and what is
+// left of one's own.
 type Meter struct {
 	Unit      Unit
 	Limit     int64

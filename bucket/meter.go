@@ -8,6 +8,7 @@ type meter struct {
 	limit Limit
 
 	scaled   bool   // by a Headroom below 1
+	shadows  uint8  // the slot, plus one, of the meter that it is the shadow of; 0 if it is none
 	slot     uint8  // its bit in call.stated, its index in call.logged
 	born     uint64 // the first admission that it charged
 	reporter uint64 // the latest admission that has reported on it

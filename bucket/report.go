@@ -22,6 +22,9 @@ func (c *call) report(id uint64, meters []Meter) {
 		if m == nil {
 			continue
 		}
+		if m.log == nil && (m.scaled || meters[i].Limit > m.limit.Amount) {
+			m = a.shadow(m)
+		}
 		if !learnt {
 			learnt = true
 			later = a.calls.after(c)
@@ -46,7 +49,7 @@ func (a *account) match(s *Meter) *meter {
 	n, exact := 0, 0
 	for i := range a.meters {
 		m := &a.meters[i]
-		if m.limit.Unit != s.Unit {
+		if m.limit.Unit != s.Unit || m.shadows > 0 {
 			continue
 		}
 		only = m
@@ -65,17 +68,38 @@ func (a *account) match(s *Meter) *meter {
 	return nil
 }
 
+// shadow returns the meter that stands in for the server's own where m keeps below it, by Headroom
+// or by a smaller Amount. It is charged and refills as m does, and a call must fit both; but what
+// the server says sets the shadow alone, so that m stays a limit however much the server has left,
+// and an answer that told of too little is put right by the next.
+func (a *account) shadow(m *meter) *meter {
+	for i := range a.meters {
+		if a.meters[i].shadows == m.slot+1 {
+			return &a.meters[i]
+		}
+	}
+	if a.slots >= maxLimits {
+		return m
+	}
+	s := *m
+	s.shadows = m.slot + 1
+	s.slot = uint8(a.slots)
+	a.slots++
+	a.meters = append(slices.Clip(a.meters), s)
+	return &a.meters[len(a.meters)-1]
+}
+
 // state sets the level to what the server says is left, less what it cannot know yet: all that was
 // admitted after the call that it answered, and reports whether that is the level now. A level is
-// raised only by the latest call that has an answer: an older answer knows less, not more. And it is
-// raised only where the limit is the server's own: whoever keeps below it, by Headroom or by a
-// smaller Amount, wants to stay below it however much the server has left.
+// raised only by the latest call that has an answer: an older answer knows less, not more.
 func (m *meter) state(now int64, number uint64, s *Meter, later int64) bool {
 	raise := number >= m.reporter
 	if raise {
 		m.reporter = number
 	}
-	raise = raise && !m.scaled && s.Limit <= m.limit.Amount
+	if m.shadows == 0 && (m.scaled || s.Limit > m.limit.Amount) {
+		raise = false // a Window of one's own
+	}
 	remaining := s.Remaining
 	if m.log != nil {
 		left := remaining - later

@@ -208,3 +208,45 @@ func TestAReportDoesNotLiftALimitOfOnesOwn(t *testing.T) {
 		})
 	}
 }
+
+// What the server says of a limit that one keeps below is not lost on the level, and not held against
+// it for longer than the server says so.
+func TestAReportOfTooLittleIsPutRightByTheNext(t *testing.T) {
+	l, err := bucket.New(bucket.Config{Headroom: 0.5, Limits: []bucket.Limit{bucket.PerMinute(bucket.Tokens, 2000)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	level := func() float64 { s, _ := l.Stats("k"); return s.Levels[0].Available }
+	take := func() bucket.Grant {
+		g, _ := l.TakeAt(time.Now(), "k", bucket.Cost{InputTokens: 100})
+		return g
+	}
+	first, second := take(), take() // 800 of our 1,000 are left
+	second.Report(bucket.Meter{Unit: bucket.Tokens, Limit: 2000, Remaining: 1900})
+	if got := level(); got < 800 || got > 801 {
+		t.Errorf("the server has more than we want to use: level %v", got)
+	}
+	first.Report(bucket.Meter{Unit: bucket.Tokens, Limit: 2000, Remaining: 500}) // it arrived last
+	if got := level(); got < 400 || got > 401 {
+		t.Errorf("the server has less than we thought: level %v", got)
+	}
+	third := take()
+	third.Report(bucket.Meter{Unit: bucket.Tokens, Limit: 2000, Remaining: 1800})
+	if got := level(); got < 700 || got > 701 {
+		t.Errorf("nobody else was there after all: level %v", got)
+	}
+	third.Settle(bucket.Cost{InputTokens: 20})
+	if got := level(); got < 780 || got > 781 {
+		t.Errorf("settled for less: level %v", got)
+	}
+	s, _ := l.Stats("k")
+	if len(s.Levels) != 1 || s.Levels[0].Capacity != 1000 {
+		t.Errorf("%+v", s.Levels)
+	}
+	if err := l.SetLimits("k", bucket.PerMinute(bucket.Tokens, 4000)); err != nil {
+		t.Fatal(err)
+	}
+	if s, _ := l.Stats("k"); len(s.Levels) != 1 || s.Levels[0].Available < 780 {
+		t.Errorf("after SetLimits: %+v", s.Levels)
+	}
+}

@@ -52,7 +52,7 @@ func (a *account) replace(now int64, meters []meter) {
 	fresh := make([]bool, len(meters))
 	for i := range meters {
 		m := &meters[i]
-		j := slices.IndexFunc(a.meters, func(o meter) bool { return taken>>o.slot&1 == 0 && m.continues(&o) })
+		j := slices.IndexFunc(a.meters, func(o meter) bool { return taken>>o.slot&1 == 0 && o.shadows == 0 && m.continues(&o) })
 		if fresh[i] = j < 0; fresh[i] {
 			continue
 		}

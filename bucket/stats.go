@@ -1,6 +1,9 @@
 package bucket
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // KeyStats is a snapshot of one key.
 type KeyStats struct {
@@ -42,13 +45,20 @@ func (l *Local) Stats(key string) (KeyStats, bool) {
 		Queued:   a.line.len(),
 		InFlight: a.calls.open,
 		HeldFor:  time.Duration(max(a.hold.until-now, 0)),
-		Levels:   make([]Level, len(a.meters)),
+		Levels:   make([]Level, 0, len(a.meters)),
 	}
 	if oldest := a.calls.head; oldest != nil {
 		s.OldestSlot = time.Duration(now - oldest.left)
 	}
 	for i := range a.meters {
-		s.Levels[i] = a.meters[i].level(now)
+		m := &a.meters[i]
+		level := m.level(now)
+		if m.shadows == 0 {
+			s.Levels = append(s.Levels, level)
+			continue
+		}
+		of := slices.IndexFunc(a.meters, func(o meter) bool { return o.slot+1 == m.shadows })
+		s.Levels[of].Available = min(s.Levels[of].Available, level.Available)
 	}
 	return s, true
 }
