@@ -12,20 +12,23 @@ import (
 	"github.com/meteredhttp/meteredhttp/middleware"
 )
 
-// checkRetry is the client's CheckRetry over the usual one. That is not asked
-// where the Stack has dealt with the call; and it is not followed where another
-// attempt might carry out twice what must not be.
+// checkRetry is the client's CheckRetry over the usual one. That is asked as ever,
+// and is not followed where it wants another attempt at what the Stack has dealt
+// with, or at what must not be carried out twice; nor where it has only the
+// context's end to tell of a refusal, which has more.
 func (t *transport) checkRetry(client *retryablehttp.Client, usual retryablehttp.CheckRetry) retryablehttp.CheckRetry {
 	if usual == nil {
 		usual = retryablehttp.DefaultRetryPolicy
 	}
 	return func(ctx context.Context, resp *http.Response, err error) (bool, error) {
 		a := attemptOf(resp, err)
-		again, checkErr := false, error(nil)
-		if !dealtWith(a, resp, err) {
-			again, checkErr = usual(ctx, resp, err)
-		}
-		if again && t.onlyOnce(a, err) {
+		again, checkErr := usual(ctx, resp, err)
+		switch {
+		case dealtWith(a, resp, err):
+			if again || ctx.Err() != nil {
+				again, checkErr = false, nil
+			}
+		case again && t.onlyOnce(a, err):
 			again, checkErr = false, nil
 		}
 		switch {

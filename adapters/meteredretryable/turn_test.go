@@ -192,6 +192,32 @@ func TestTurn_TransportFaultsStayTheHosts(t *testing.T) {
 			r.wantHits(1)
 		}, reset)
 	})
+	t.Run("which is asked, also about refusals, and may have its own error", func(t *testing.T) {
+		mine := errors.New("mine")
+		for _, c := range []struct {
+			again bool
+			err   error
+			want  error
+		}{{true, nil, nil}, {true, mine, nil}, {false, mine, mine}, {false, nil, nil}} {
+			virtual(t, func(r rig) {
+				asked := 0
+				client := r.bare(4)
+				client.CheckRetry = func(_ context.Context, resp *http.Response, err error) (bool, error) {
+					if asked++; resp == nil || resp.StatusCode != 429 || err != nil {
+						r.Errorf("asked about %v, %v", resp, err)
+					}
+					return c.again, c.err
+				}
+				r.install(client, patient(2))
+				status, body, err := r.get(client)
+				if !errors.Is(err, c.want) || c.want == nil && (status != 429 || body != "slow down") || asked != 1 {
+					r.Errorf("%v: got %v %q, %v, asked %d times", c, status, body, err, asked)
+				}
+				r.wantHits(3)
+				r.wantNothingOpen()
+			}, times(-1, refusal("0")))
+		}
+	})
 	t.Run("which sees the errors as they are", func(t *testing.T) {
 		virtual(t, func(r rig) {
 			client := r.bare(2)
