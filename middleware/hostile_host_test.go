@@ -190,3 +190,56 @@ func TestManyHostsAndSpellingsTakeBoundedMemory(t *testing.T) {
 		})
 	}
 }
+
+// A request that a stranger makes for another one, through another Stack, is a
+// call of its own, wherever it is made and whatever it looks like.
+func TestARefreshThroughAnotherStackIsACallOfItsOwn(t *testing.T) {
+	for _, url := range []string{"http://auth.example.com/token", "http://auth.example.com", "http://auth.example.com/", "http://auth.example.com/things"} {
+		for _, where := range []string{"base", "between", "between, after an answer"} {
+			t.Run(url+" "+where, func(t *testing.T) {
+				virtual(t, metertest.Config{}, func(r rig) {
+					asked := 0
+					tokens, inner := r.over(middleware.Config{Ladder: policy(nil)}, func(req *http.Request) (*http.Response, error) {
+						if asked++; asked == 1 {
+							return reply(req, 429, "", "Retry-After", "1"), nil
+						}
+						return reply(req, 200, "token"), nil
+					})
+					refreshing := func(next http.RoundTripper) http.RoundTripper {
+						return roundTripper(func(req *http.Request) (*http.Response, error) {
+							if strings.Contains(where, "after") {
+								resp, err := next.RoundTrip(req)
+								if err != nil {
+									return nil, err
+								}
+								resp.Body.Close()
+							}
+							refresh, _ := http.NewRequestWithContext(req.Context(), "GET", url, nil)
+							if status, body, err := r.do(tokens, refresh); status != 200 || body != "token" {
+								return nil, fmt.Errorf("the token: %d, %v", status, err)
+							}
+							return next.RoundTrip(req)
+						})
+					}
+					base := roundTripper(func(req *http.Request) (*http.Response, error) { return reply(req, 200, "ok"), nil })
+					var rt http.RoundTripper
+					router := r.router(escalate.Config{})
+					if where == "base" {
+						rt = middleware.Chain(base, middleware.Escalate(router), middleware.Ladder(policy(nil)), lazyPace(bucket.Config{}), refreshing)
+					} else {
+						rt = middleware.Chain(base, middleware.Escalate(router), middleware.Ladder(policy(nil)), refreshing, lazyPace(bucket.Config{}))
+					}
+					c := &http.Client{Transport: rt}
+					if st, _, err := r.do(c, r.request("GET", nil)); st != 200 {
+						r.Errorf("%d %v", st, err)
+					}
+					if keys := inner.Stats().Keys; len(keys) != 1 || keys[0].Key != "http://auth.example.com:80" {
+						for _, k := range keys {
+							r.Errorf("charged to %+v", k.Key)
+						}
+					}
+				})
+			})
+		}
+	}
+}

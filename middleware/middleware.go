@@ -59,9 +59,9 @@ func (l link) send(t *turn, req *http.Request) (*http.Response, error) {
 	if t.pace.Load() == nil { // else Pace counts
 		t.attempts.Add(1)
 	}
-	t.out.Store(req)
+	above := t.out.Swap(req)
 	resp, err := l.next.RoundTrip(req)
-	t.out.Store(nil)
+	t.out.Store(above)
 	return resp, err
 }
 

@@ -107,15 +107,17 @@ func turnOf(ctx context.Context) *turn {
 // carries reports whether req, which a stranger below the turn sends, is the
 // turn's own request on its way down, and not another one that the stranger
 // makes for it: one that refreshes a token, say. A stranger may put a request to
-// another host or below another path; it leaves the method alone and does not
-// change where the path ends.
+// another host, below another path, or on the same host strip a prefix of its
+// path; it leaves the method alone and does not change where the path ends.
 func (t *turn) carries(req *http.Request) bool {
 	out := t.out.Load()
 	if out == nil { // between two attempts of a host
 		return true
 	}
 	a, b := out.URL.Path, req.URL.Path
-	return out.Method == req.Method && (strings.HasSuffix(a, b) || strings.HasSuffix(b, a))
+	below := len(a) > 1 && strings.HasSuffix(b, a)
+	stripped := len(b) > 1 && strings.HasSuffix(a, b) && out.URL.Host == req.URL.Host
+	return out.Method == req.Method && (a == b || below || stripped)
 }
 
 // enter runs l for a request that came from outside this package: it joins the
