@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -172,6 +173,7 @@ func playInBubble(cfg bucket.Config, steps []step, end time.Duration) played {
 	for id, f := range p.fates {
 		seen[id] = f
 	}
+	grants := maps.Clone(p.grants) // whoever moves up while the others are sent away is not in the play
 	mu.Unlock()
 	for _, cancel := range cancels {
 		cancel()
@@ -179,7 +181,7 @@ func playInBubble(cfg bucket.Config, steps []step, end time.Duration) played {
 	synctest.Wait()
 	mu.Lock()
 	defer mu.Unlock()
-	p.fates = seen
+	p.fates, p.grants = seen, grants
 	return p
 }
 
