@@ -137,7 +137,6 @@ func (t *transport) begin(req *http.Request) *attempt {
 
 // failed is what an attempt that ended in err returns.
 func (t *transport) failed(a *attempt, sent *http.Request, err error) error {
-	a.dealt = middleware.Handled(nil, err)
 	a.once = !t.stack.Resendable(sent, err)
 	if t.host.Timeout > 0 && errors.Is(sent.Context().Err(), context.DeadlineExceeded) {
 		t.waiting.add(nil, a.call) // CheckRetry may not recognize the error

@@ -34,7 +34,7 @@
 // RetryPolicy.AllMethods, or an Idempotency-Key on the request, allows it. (An
 // answer that says 500 is CheckRetry's business.) Where it is http.Client's own
 // Timeout that ends the wait, net/http does not tell for which request, so only
-// AllMethods does. A deadline on the context does not have that effect.
+// AllMethods does.
 //
 // # What stays the caller's
 //
@@ -42,8 +42,8 @@
 // fields and hooks are left alone: RequestLogHook, ResponseLogHook, PrepareRetry,
 // Backoff, ErrorHandler, Logger, RetryMax, the waits, and http.Client's Timeout,
 // Jar and CheckRedirect. They may be set before Install or after. CheckRetry is
-// set before: one that is set later takes the place of Install's, and has the
-// client retry refusals again, although on the budget of their turn.
+// set before: one that is set later takes the place of Install's, and the client
+// and the Stack multiply as if put together by hand.
 //
 // A RoundTripper may be put around the client's transport later, to stand between
 // retryablehttp and the Stack. A transport that is put in its stead takes the

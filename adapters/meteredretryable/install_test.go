@@ -1,7 +1,10 @@
 package meteredretryable_test
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -206,4 +209,77 @@ func TestInstall_OtherRoundTrippersOutside(t *testing.T) {
 			r.Errorf("%d calls of the RoundTripper outside", calls)
 		}
 	}, fault(metertest.ResetAfter), times(-1, refusal("0")))
+}
+
+// What a stranger outside reports as its own error is the policy's to judge: it
+// may well not have sent anything.
+func TestInstall_AStrangersOwnErrors(t *testing.T) {
+	virtual(t, func(r rig) {
+		client := r.client(4, patient(2))
+		inner, failed := client.HTTPClient.Transport, false
+		client.HTTPClient.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
+			if !failed {
+				failed = true
+				req.Body.Close()
+				return nil, errors.New("no token yet")
+			}
+			return inner.RoundTrip(req)
+		})
+		r.want(200, "ok")(r.do(client, r.request("POST", payload1())))
+		r.wantHits(1)
+	}, ok200())
+}
+
+// The attempts of a call are told by their answers, also where the base gives an
+// answer no Request, or one of its own.
+func TestInstall_BasesWithRequestsOfTheirOwn(t *testing.T) {
+	for name, request := range map[string]func(*http.Request) *http.Request{
+		"none":    func(*http.Request) *http.Request { return nil },
+		"another": func(req *http.Request) *http.Request { return req.WithContext(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, func(r rig) {
+				client := r.bare(4)
+				base := client.HTTPClient.Transport
+				client.HTTPClient.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
+					resp, err := base.RoundTrip(req)
+					if resp != nil {
+						resp.Request = request(req)
+					}
+					return resp, err
+				})
+				r.install(client, patient(2))
+				r.want(429, "slow down")(r.get(client))
+				r.wantHits(5)
+			}, refusal("0"), metertest.Reply(500, ""), refusal("0"), metertest.Reply(500, ""), times(-1, refusal("0")))
+		})
+	}
+}
+
+// What net/http does with certain answers and errors, it still does.
+func TestInstall_WhatNetHTTPLooksFor(t *testing.T) {
+	client := func(rt roundTripper) *retryablehttp.Client {
+		c := retryablehttp.NewClient()
+		c.Logger, c.RetryMax = nil, 0
+		c.HTTPClient = &http.Client{Transport: rt}
+		if err := meteredretryable.Install(c, mustStack(t)); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	_, err := client(func(*http.Request) (*http.Response, error) {
+		return nil, tls.RecordHeaderError{RecordHeader: [5]byte([]byte("HTTP/"))}
+	}).Post("https://api.example.com", "text/plain", nil)
+	if !errors.Is(err, http.ErrSchemeMismatch) {
+		t.Errorf("HTTP for HTTPS: got %v", err)
+	}
+	resp, err := client(func(req *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 101, Header: http.Header{}, Body: struct{ io.ReadWriteCloser }{}, Request: req}, nil
+	}).Post("https://api.example.com", "text/plain", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := resp.Body.(io.Writer); !ok {
+		t.Error("the body of a switched protocol has lost its Writer")
+	}
 }

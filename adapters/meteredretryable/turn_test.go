@@ -391,6 +391,14 @@ func TestTurn_AReusedRequestIsAnotherCall(t *testing.T) {
 		_, err := client.Do(req.WithContext(ctx))
 		return err
 	}, refusal("0"), reset)
+	again("ended by a deadline, where there is a Timeout too", func(r rig, client *retryablehttp.Client, req *retryablehttp.Request) error {
+		r.install(client, patient(2))
+		client.HTTPClient.Timeout = time.Hour
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		_, err := client.Do(req.WithContext(ctx))
+		return err
+	}, refusal("0"), fault(metertest.Hang))
 	t.Run("what the answer's context sends", func(t *testing.T) {
 		virtual(t, func(r rig) {
 			client := r.client(4, patient(2))
