@@ -26,6 +26,7 @@ type follower struct {
 	child   zone
 	expects expectation
 	figure  figure
+	renews  bool // the usage replaces what was stated before, rather than to go on from it
 	first   bool // the usage is that of a message that a stream opens with
 }
 
@@ -151,6 +152,10 @@ func (f *follower) open(array bool) {
 		f.failed = true
 	}
 	if f.child == within && !array {
+		if f.renews {
+			f.usage.renew()
+			f.renews = false
+		}
 		f.usage.opening = f.first
 	}
 	f.depth++
@@ -239,7 +244,7 @@ func (f *follower) key() {
 func (f *follower) member(z zone, key []byte) {
 	switch string(key) {
 	case "usage", "usageMetadata":
-		f.child, f.first = within, z == opened
+		f.child, f.first, f.renews = within, z == opened, len(key) > len("usage")
 	case "response", "x_groq", "delta": // OpenAI's responses, Groq, Cohere
 		if z == top {
 			f.child = wrapped

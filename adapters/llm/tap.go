@@ -25,6 +25,7 @@ type tap struct {
 	line   lineState // of an event stream
 	prefix int       // bytes of "data:" that the line has begun with
 	frame  frame     // of a stream in Amazon's framing
+	put    []byte    // usage that the next is to replace, if there is one: not followed yet
 	sample []byte    // how the document begins, for one that turns out to be an error
 }
 
@@ -124,6 +125,7 @@ func (t *tap) End(err error) middleware.Outcome {
 		return middleware.Outcome{Cost: bucket.Cost{Requests: c.Requests, InputTokens: c.InputTokens}, Known: true}
 	case document, events, records:
 		t.documentEnds()
+		t.takePut()
 	}
 	t.finish()
 	cost, known := t.call.counting.charge(&t.usage, t.call.estimate)
@@ -196,7 +198,10 @@ func (t *tap) lines(p []byte) {
 		if at < 0 {
 			break
 		}
-		start, end := bytes.LastIndexByte(whole[:at], '\n')+1, at+bytes.IndexByte(whole[at:], '\n')+1
+		start, end := 0, 0
+		for end <= at { // forwards: LastIndexByte goes byte by byte
+			start, end = end, end+bytes.IndexByte(whole[end:], '\n')+1
+		}
 		if line := whole[start:end]; !t.stated(line, at-start) {
 			t.followLines(line)
 		}
@@ -212,18 +217,64 @@ func (t *tap) stated(line []byte, at int) bool {
 	if t.form != events || !bytes.HasPrefix(line, []byte(dataField)) || at == 0 || line[at-1] != '"' || line[at] != usageWord[0] {
 		return false
 	}
+	if t.putAside(line[at-1:]) {
+		return true
+	}
+	t.takePut()
 	before := t.usage
-	t.follow.reset()
-	t.follow.within()
-	t.follow.feed(line[at-1:])
-	ok := t.follow.closed() && !t.follow.failed
-	if t.follow.reset(); !ok {
+	ok := t.followTail(line[at-1:])
+	if !ok {
 		t.usage = before
 	}
 	return ok
 }
 
+// followTail follows what is left of a document, from the name of a member of
+// the outermost object on. It is false if that is not what it is.
+func (t *tap) followTail(tail []byte) bool {
+	t.follow.reset()
+	t.follow.within()
+	t.follow.feed(tail)
+	ok := t.follow.closed() && !t.follow.failed
+	t.follow.reset()
+	return ok
+}
+
+// putAside keeps a tail with Gemini's usage, which comes with each event and
+// replaces the one before, for when it turns out to be the last. It does not if
+// the tail may be anything else.
+func (t *tap) putAside(tail []byte) bool {
+	if len(tail) > maxSample || !bytes.HasPrefix(tail[1:], metadataWord) || bytes.IndexByte(tail, '\\') >= 0 ||
+		bytes.Count(tail, closeBrace)-bytes.Count(tail, openBrace) != 1 ||
+		bytes.Count(tail, closeBracket) != bytes.Count(tail, openBracket) || mention(tail[len(metadataWord):]) >= 0 {
+		return false
+	}
+	t.put = append(t.put[:0], tail...)
+	return true
+}
+
+var (
+	metadataWord              = []byte("usageMetadata")
+	openBrace, closeBrace     = []byte("{"), []byte("}")
+	openBracket, closeBracket = []byte("["), []byte("]")
+)
+
+// takePut follows what was put aside.
+func (t *tap) takePut() {
+	if len(t.put) == 0 {
+		return
+	}
+	before := t.usage
+	if !t.followTail(t.put) {
+		t.usage = before
+	}
+	t.put = t.put[:0]
+}
+
 func (t *tap) followLines(p []byte) {
+	if len(p) > 0 && t.line == atField && t.prefix == 0 {
+		t.takePut()
+	}
 	for len(p) > 0 {
 		end := bytes.IndexByte(p, '\n')
 		if end < 0 {

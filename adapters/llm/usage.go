@@ -68,10 +68,15 @@ func detailOf(key []byte) figure {
 const maxFigure = 1 << 40
 
 func newUsage() (u usage) {
+	u.renew()
+	return u
+}
+
+// renew forgets all figures.
+func (u *usage) renew() {
 	for i := range u.figures {
 		u.figures[i] = -1
 	}
-	return u
 }
 
 // state takes a figure in. Later ones replace earlier ones, since all are

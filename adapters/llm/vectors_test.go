@@ -15,6 +15,7 @@ var hosts = map[string]string{
 	"openai": "api.openai.com", "anthropic": "api.anthropic.com", "gemini": "generativelanguage.googleapis.com",
 	"bedrock": "bedrock-runtime.us-east-1.amazonaws.com", "deepseek": "api.deepseek.com", "cohere": "api.cohere.com",
 	"mistral": "api.mistral.ai", "azure-openai": "x.openai.azure.com", "groq": "api.groq.com",
+	"openrouter": "openrouter.ai", "": "llm.corp.example",
 }
 
 func load(t testing.TB, name string, into any) {
