@@ -1,12 +1,15 @@
 package middleware_test
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/escalate"
 	"github.com/meteredhttp/meteredhttp/middleware"
 	"github.com/meteredhttp/meteredhttp/middleware/metertest"
 	"github.com/meteredhttp/meteredhttp/retryafter"
@@ -29,6 +32,23 @@ func TestInvalidConfigsAreRefusedWithTheReason(t *testing.T) {
 		if s, err := middleware.New(c); err == nil || s != nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want it to name %s", c, err, want)
 		}
+	}
+}
+
+func TestTooManyRoutesAreRefused(t *testing.T) {
+	c := escalate.Config{Primary: escalate.Route{Name: "primary"}}
+	for i := range 64 {
+		c.Backups = append(c.Backups, escalate.Route{Name: fmt.Sprint("backup ", i)})
+	}
+	router, err := escalate.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := middleware.New(middleware.Config{Router: router}); err == nil || !strings.Contains(err.Error(), "65 routes") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := middleware.Escalate(router)(nil).RoundTrip(httptest.NewRequest("GET", "http://x/", nil)); err == nil {
+		t.Error("a layer sends on one of 65 routes")
 	}
 }
 

@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -29,8 +30,14 @@ func newEscalate(next link, r *escalate.Router, reader retryafter.Reader, o Obse
 	if r == nil {
 		return &broken{next, errors.New("middleware: Escalate needs a *escalate.Router")}
 	}
+	if n := r.Routes(); n > maxRoutes {
+		return &broken{next, fmt.Errorf("middleware: Escalate takes a Router of at most %d routes, not %d", maxRoutes, n)}
+	}
 	return &escalateLayer{link: next, router: r, reader: reader, observer: o}
 }
+
+// maxRoutes is how many routes a turn can tell apart.
+const maxRoutes = 64
 
 type escalateLayer struct {
 	link

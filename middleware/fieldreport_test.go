@@ -12,6 +12,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -270,6 +271,70 @@ func TestFieldReport_D1_EverySendHasTheWholeBody(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestFieldReport_D3_EverySendHasAWorkingGetBody(t *testing.T) {
+	stack := middleware.Config{Ladder: policy(nil)}
+	for name, body := range map[string]func() io.Reader{
+		"replayable": func() io.Reader { return strings.NewReader("payload") },
+		"opaque":     func() io.Reader { return text("payload") },
+	} {
+		t.Run(name+", a transport that asks for it twice", func(t *testing.T) {
+			virtual(t, metertest.Config{}, func(r rig) {
+				sends := 0
+				c, _ := r.over(stack, func(req *http.Request) (*http.Response, error) {
+					sends++
+					sent, _ := io.ReadAll(req.Body)
+					req.Body.Close()
+					for range 2 {
+						again, err := req.GetBody()
+						if err != nil {
+							r.Fatalf("send %d: %v", sends, err)
+						}
+						if b, _ := io.ReadAll(again); string(b) != "payload" || string(sent) != "payload" {
+							r.Errorf("send %d: sent %q, GetBody gives %q", sends, sent, b)
+						}
+						again.Close()
+					}
+					if name == "replayable" && req.ContentLength != int64(len("payload")) {
+						r.Errorf("send %d: ContentLength %d", sends, req.ContentLength)
+					}
+					if sends == 1 {
+						return reply(req, 429, "", "Retry-After", "1"), nil
+					}
+					return reply(req, 200, "ok"), nil
+				})
+				r.wantServed(c, r.request("POST", body()))
+				if sends != 2 {
+					r.Errorf("%d sends", sends)
+				}
+			})
+		})
+		t.Run(name+", a 307 and a server that goes away", func(t *testing.T) {
+			eachProtocol(t, func(r rig, serve func(http.HandlerFunc) *http.Transport, _ bool) {
+				var hits atomic.Int32
+				transport := serve(func(w http.ResponseWriter, req *http.Request) {
+					b, _ := io.ReadAll(req.Body)
+					switch hits.Add(1) {
+					case 1:
+						w.Header().Set("Connection", "close") // over HTTP/2: GOAWAY
+						w.Write(b)
+					case 2:
+						http.Redirect(w, req, "/elsewhere", http.StatusTemporaryRedirect)
+					default:
+						w.Write(b)
+					}
+				})
+				c, s := r.over(stack, transport.RoundTrip)
+				for range 2 {
+					if status, got, err := r.do(c, r.request("POST", body())); err != nil || name == "replayable" && (status != 200 || got != "payload") {
+						r.Fatalf("got %d %q, %v", status, got, err)
+					}
+				}
+				r.wantNoSlotTaken(s)
+			})
+		})
+	}
 }
 
 func TestFieldReport_E1_RefusedAnswersAreClosedBeforeTheWait(t *testing.T) {

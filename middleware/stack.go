@@ -63,6 +63,9 @@ func (c Config) Validate() error {
 	if err := c.Reader.Validate(); err != nil {
 		return fmt.Errorf("middleware: Config.Reader: %w", err)
 	}
+	if c.Router != nil && c.Router.Routes() > maxRoutes {
+		return fmt.Errorf("middleware: Config.Router has %d routes, at most %d can be told apart", c.Router.Routes(), maxRoutes)
+	}
 	return nil
 }
 
