@@ -10,8 +10,8 @@ import (
 )
 
 // Classify says what an answer means, from its status, its headers and the
-// beginning of its body. It is pure: it changes and keeps nothing of what it is
-// given. now is when the answer came.
+// beginning of its body. It is pure (a Provider's own Header and Body apart): it
+// changes and keeps nothing of what it is given. now is when the answer came.
 //
 // The status decides unless a structured field of a known provider says more.
 // A body is looked at for providers that declare where; a body that does not
@@ -22,6 +22,10 @@ func (s *Source) Classify(status int, h http.Header, body []byte, now time.Time)
 	c := clock{h: h, now: now}
 	sig := Signal{Windows: s.Windows(nil, h, now)}
 	sig.RetryAfter, sig.HasHint = Parse(h, now)
+	for i := 0; i < len(s.headerHints) && !sig.HasHint; i++ {
+		hint := &s.headerHints[i]
+		sig.RetryAfter, sig.HasHint = hint.longest(h[hint.Header], &c)
+	}
 
 	var doc any
 	switch {
@@ -48,6 +52,9 @@ func (s *Source) Classify(status int, h http.Header, body []byte, now time.Time)
 	}
 	if status < 100 || status >= 400 {
 		s.judge(&sig, status, h, doc)
+	}
+	if s.header != nil {
+		s.header(&sig, h, c.time())
 	}
 	if s.body != nil && doc != nil {
 		s.body(&sig, doc)
@@ -81,13 +88,13 @@ func (s *Source) embeddedStatus(doc any) int {
 
 // readBody adds what a body states: the hint, where no header had one, and windows.
 func (s *Source) readBody(sig *Signal, doc any, c *clock) {
-	for i := range s.hints {
+	for i := range s.bodyHints {
 		if sig.HasHint {
 			break
 		}
-		lookup(doc, s.hints[i].path, func(v any) bool {
+		lookup(doc, s.bodyHints[i].path, func(v any) bool {
 			if t, ok := text(v); ok {
-				sig.RetryAfter, sig.HasHint = s.hints[i].read(t, c)
+				sig.RetryAfter, sig.HasHint = s.bodyHints[i].read(t, c)
 			}
 			return sig.HasHint
 		})
@@ -110,8 +117,26 @@ func (s *Source) readBody(sig *Signal, doc any, c *clock) {
 	}
 }
 
+// longest returns the longest wait in a header's lines.
+func (h *Hint) longest(lines []string, c *clock) (wait time.Duration, ok bool) {
+	for _, line := range lines {
+		if d, usable := h.read(line, c); usable {
+			wait, ok = max(wait, d), true
+			continue
+		}
+		for len(h.After) == 0 && line != "" {
+			var v string
+			v, line = cutValue(line)
+			if d, usable := h.read(v, c); usable {
+				wait, ok = max(wait, d), true
+			}
+		}
+	}
+	return wait, ok
+}
+
 // read returns the wait in a text.
-func (h *hint) read(s string, c *clock) (time.Duration, bool) {
+func (h *Hint) read(s string, c *clock) (time.Duration, bool) {
 	if len(h.After) == 0 {
 		return h.Format.parse(s, c)
 	}
@@ -123,7 +148,7 @@ func (h *hint) read(s string, c *clock) (time.Duration, bool) {
 func durationAfter(s string, phrases []string) (time.Duration, bool) {
 	s = strings.ToLower(s)
 	for _, phrase := range phrases {
-		for rest := s; ; {
+		for rest := s; phrase != ""; {
 			_, after, found := strings.Cut(rest, phrase)
 			if !found {
 				break

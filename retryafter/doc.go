@@ -12,7 +12,22 @@
 //	sig := r.Read(resp, time.Now())
 //
 // Providers are declared as data: header families with their units, formats and
-// windows, and rules that lead from a status and a field of the body to a class.
+// windows, the places that state a wait, and rules that lead from a status and a
+// field of the body to a class. One of the user's own, which refuses with 420,
+// says in X-Calm-Wait-Ms how long to wait and in X-Calm-Left what is left:
+//
+//	calm := retryafter.Provider{
+//		Name:   "calm",
+//		Hosts:  []string{"api.calm.example"},
+//		Rules:  []retryafter.Rule{{Status: []int{420}, Class: retryafter.RateLimited}},
+//		Hints:  []retryafter.Hint{{Header: "X-Calm-Wait-Ms", Format: retryafter.Milliseconds}},
+//		Meters: []retryafter.Meter{{Unit: "requests", Remaining: "X-Calm-Left"}},
+//	}
+//	r := retryafter.Reader{Providers: []retryafter.Provider{calm}}
+//	err := r.Validate() // names what could never be read
+//
+// What data cannot say, [Provider].Header and [Provider].Body say in code.
+//
 // A status outranks a text, and only structured fields of a known provider change
 // a class. Every other host is read by its statuses and by the shapes of its
 // headers alone: X-RateLimit-*, the RateLimit fields of all generations of the

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/retryafter"
@@ -77,33 +78,75 @@ func ExampleReader_hosts() {
 	// Output: overloaded
 }
 
-// A provider of one's own is one value.
+// A provider of one's own is one value. This one refuses with 420, states the
+// wait in a header of its own and what is left in others, and says in the body
+// when the money is gone.
 func ExampleReader_providers() {
-	r := retryafter.Reader{Providers: []retryafter.Provider{{
-		Name:  "acme",
-		Hosts: []string{"api.acme.example"},
+	calm := retryafter.Provider{
+		Name:  "calm",
+		Hosts: []string{"api.calm.example", "*.calm.example"},
+		Rules: []retryafter.Rule{
+			{Paths: []string{"fault.kind"}, Is: []string{"broke"}, Class: retryafter.QuotaExhausted},
+			{Status: []int{420}, Class: retryafter.RateLimited},
+		},
+		Hints: []retryafter.Hint{
+			{Header: "X-Calm-Wait-Ms", Format: retryafter.Milliseconds},
+			{Header: "X-Backoff", Format: retryafter.Duration},
+		},
 		Meters: []retryafter.Meter{{
 			Unit:  "requests",
-			Limit: "Acme-Quota", Remaining: "Acme-Left", Reset: "Acme-Back",
-			Format: retryafter.Milliseconds,
+			Limit: "X-Calm-Limit", Remaining: "X-Calm-Left",
+			Per: time.Minute,
 		}},
-		Rules: []retryafter.Rule{
-			{Status: []int{420}, Class: retryafter.RateLimited},
-			{Paths: []string{"fault.kind"}, Is: []string{"broke"}, Class: retryafter.QuotaExhausted},
-		},
-	}}}
+	}
+	r := retryafter.Reader{Providers: []retryafter.Provider{calm}}
 	if err := r.Validate(); err != nil {
 		fmt.Println(err)
 		return
 	}
+
 	h := http.Header{}
-	h.Set("Acme-Quota", "100")
-	h.Set("Acme-Left", "0")
-	h.Set("Acme-Back", "2500")
-	sig := r.Classify("api.acme.example", 420, h, nil, now)
-	wait, ok := sig.Wait(nil)
-	fmt.Println(sig.Class, wait, ok)
-	// Output: rate_limited 2.5s true
+	h.Set("X-Calm-Limit", "100")
+	h.Set("X-Calm-Left", "0")
+	h.Set("X-Calm-Wait-Ms", "7000")
+	sig := r.Classify("api.calm.example", 420, h, nil, now)
+	fmt.Println(sig.Class, sig.RetryAfter, sig.HasHint)
+	for _, w := range sig.Windows {
+		fmt.Printf("%d of %d %s left\n", w.Remaining, w.Limit, w.Unit)
+	}
+
+	h = http.Header{}
+	h.Set("X-Backoff", "1m30s")
+	fmt.Println(r.Classify("eu.calm.example", 420, h, nil, now).Wait(nil))
+
+	body := []byte(`{"fault":{"kind":"broke"}}`)
+	fmt.Println(r.Classify("api.calm.example", 420, nil, body, now).Class)
+	// Output:
+	// rate_limited 7s true
+	// 0 of 100 requests left
+	// 1m30s true
+	// quota_exhausted
+}
+
+// What data cannot say is said in code: here the unit of the wait is a header too.
+func ExampleProvider_header() {
+	r := retryafter.Reader{Providers: []retryafter.Provider{{
+		Name:  "odd",
+		Hosts: []string{"api.odd.example"},
+		Header: func(s *retryafter.Signal, h http.Header, _ time.Time) {
+			unit := map[string]time.Duration{"s": time.Second, "min": time.Minute}[h.Get("X-Wait-Unit")]
+			n, err := strconv.ParseUint(h.Get("X-Wait"), 10, 16)
+			if err == nil && unit > 0 {
+				s.RetryAfter, s.HasHint = time.Duration(n)*unit, true
+			}
+		},
+	}}}
+	h := http.Header{}
+	h.Set("X-Wait", "2")
+	h.Set("X-Wait-Unit", "min")
+	sig := r.Classify("api.odd.example", 429, h, nil, now)
+	fmt.Println(sig.Class, sig.RetryAfter)
+	// Output: rate_limited 2m0s
 }
 
 // Where the provider refills continuously, the wait is until the call fits, not

@@ -39,6 +39,34 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+func FuzzHeaderHint(f *testing.F) {
+	for format := range uint8(Date) + 1 {
+		for _, v := range []string{
+			"7000", "1m30s", "1.5", "7000, 9000", "1796040060", "1796040060250", "2026-11-30T12:01:00Z",
+			"Mon, 30 Nov 2026 12:02:00 GMT", "Mon, 30 Nov 2026 12:00:40 GMT, 9", "-5", "1e3", "", ",", "99999999999999999999", "retry in 20s",
+		} {
+			f.Add(format, v, "", "", int64(1796040000))
+			f.Add(format, v, "5", "retry in ", int64(1796040000))
+		}
+	}
+	f.Fuzz(func(t *testing.T, format uint8, one, two, after string, unix int64) {
+		hint := Hint{Header: "X-Wait", Format: Format(format)}
+		if after != "" {
+			hint.After = []string{after, ""}
+		}
+		s := Reader{Providers: []Provider{{Name: "p", Hosts: []string{"p.example"}, Hints: []Hint{hint}}}}.For("p.example")
+		now := time.Unix(unix, 0)
+		sig := s.Classify(429, header("X-Wait", one), nil, now)
+		checkSignal(t, sig)
+		// Another line never makes the wait shorter.
+		more := s.Classify(429, header("X-Wait", one, "X-Wait", two), nil, now)
+		checkSignal(t, more)
+		if sig.HasHint && (!more.HasHint || more.RetryAfter < sig.RetryAfter) {
+			t.Fatalf("%v with another line, %v without", more.RetryAfter, sig.RetryAfter)
+		}
+	})
+}
+
 func FuzzClassify(f *testing.F) {
 	for _, v := range loadVectors(f) {
 		lines := ""

@@ -1,6 +1,9 @@
 package retryafter
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
 
 // Provider declares how one server states its limits. The package knows the
 // providers that its table lists; a user adds one of his own, or replaces one,
@@ -16,14 +19,16 @@ type Provider struct {
 	// are read by are looked for.
 	Meters []Meter
 	// Drafts also reads the RateLimit fields of the IETF drafts, all generations.
+	// An answer that has them is not read for Meters of requests.
 	Drafts bool
 	// ShouldRetry is a header whose "true" or "false" outranks the status.
 	ShouldRetry string
 	// Rules say what its answers mean where the status alone does not; the first
 	// that matches decides.
 	Rules []Rule
-	// Hints are the places of its bodies that state a wait, looked at in order
-	// where no header does.
+	// Hints are the headers and the places of its bodies that state a wait. They
+	// are looked at where no header that [Parse] knows states one: headers first,
+	// then the body, each in order; the first usable value decides.
 	Hints []Hint
 	// Embedded are the paths of a code that stands for a status where the answer
 	// itself is a 200: a GraphQL error or an error event in a stream. A number is
@@ -33,17 +38,29 @@ type Provider struct {
 	// BodyHeaders is the path of an object in the body whose members are read as
 	// limit headers.
 	BodyHeaders string
-	// Body reads what data cannot say. It is called last, with the answer's body
-	// as encoding/json decodes it into an any (json.Number for numbers), and may
-	// change the Signal: add windows, or set Floor. It must be safe for concurrent
-	// use and must not keep the Signal.
+	// Header reads what data cannot say from an answer's headers. It is called for
+	// every answer that is classified, with a body or without, after all that is
+	// declared has been read, and may change the Signal: set RetryAfter and
+	// HasHint, Floor, another Class, or add windows. now is the instant that times
+	// in h are compared with: the answer's own Date where it has one and no Age. It
+	// must be safe for concurrent use, must not change h and must keep neither.
+	// [Source.Windows] does not call it.
+	Header func(s *Signal, h http.Header, now time.Time)
+	// Body is Header for the body. It is called after Header, with the first
+	// document of the body as encoding/json decodes it into an any (json.Number for
+	// numbers), and not where there is none.
 	Body func(s *Signal, body any)
 }
 
 // Meter declares one window: what it counts and the headers that state it.
-// Names are matched without regard to case. Two Meters of one Provider with the
-// same Unit and Name are one window: the later fills in what the earlier one
-// left unstated.
+// Names are matched without regard to case. A Window is stated where Remaining
+// is, of a Meter that declares it; else where UsedOf is, else Limit; a Meter
+// without amounts states one by Present, or else by Reset alone. A wait that the
+// server states as such is no Meter but a [Hint].
+//
+// Two Meters of one Provider with the same Unit and Name are one window: the
+// later fills in what the earlier one left unstated. One without amounts only
+// fills in, after one that has them.
 type Meter struct {
 	// Unit is the Window's Unit.
 	Unit string
@@ -54,13 +71,17 @@ type Meter struct {
 	// cut). Used stands in for the one of the other two that is not stated.
 	Limit, Remaining, Used string
 	// UsedOf is a header of the form "used/limit", or with UsedOfKey a list in
-	// which that key is given as "key=used/limit".
+	// which that key is given as "key=used/limit". Limit and Used are not declared
+	// beside it.
 	UsedOf, UsedOfKey string
-	// Reset is the header that says when; Format says how to read it.
+	// Reset is the header that says when; Format says how to read it. [Signal.Wait]
+	// waits for it where nothing remains, and on a RateLimited answer also where
+	// what remains is not stated and no other window is exhausted.
 	Reset  string
 	Format Format
-	// Present is a header whose presence alone is the news: its Window states
-	// nothing else. "no", "false" and "0" count as absent.
+	// Present is a header whose presence alone is the news, of a window without
+	// amounts: Reset and Interval count only beside it. "no", "false" and "0" count
+	// as absent.
 	Present string
 	// Per is the window's length, where it is known.
 	Per time.Duration
@@ -103,6 +124,7 @@ const (
 // that a value is found that Is one of, or Contains one of, the given texts.
 type Rule struct {
 	// Status lists the statuses it holds for; empty is every status from 400 on.
+	// Below 400 only Embedded finds an error, whose status then counts.
 	Status []int
 	// Header is the header to look at, or Paths are the places in the body, any
 	// of which may match. A path is names joined by dots ("error.code"); lists on
@@ -136,11 +158,16 @@ const (
 	Never
 )
 
-// Hint is a place in a body that states a wait.
+// Hint is a place in an answer that states a wait: a header or a place in the
+// body, one of the two.
 type Hint struct {
-	// Path is where, as in Rule.Paths.
+	// Header is a header of the provider's own. All its lines are read, and lists
+	// joined by commas; the longest usable value wins. The names that [Parse] knows
+	// keep their meaning: a Hint can only add forms to them ("Retry-After: 1m30s").
+	Header string
+	// Path is a place in the body, as in Rule.Paths.
 	Path string
-	// Format is how the value is written.
+	// Format is how the value is written. What cannot be read so counts as absent.
 	Format Format
 	// After are phrases of a text, such as "try again in ": the wait is the
 	// duration with units that follows one of them. Empty: the value is the wait.

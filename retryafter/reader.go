@@ -1,7 +1,6 @@
 package retryafter
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -25,8 +24,10 @@ type Reader struct {
 }
 
 // Validate reports the first thing in r that cannot be used: a provider without
-// a name or with a name twice, a host that is no host, a rule that can never
-// hold, or a host that speaks a provider that is not known.
+// a name or with a name twice, a host that is no host, a host that speaks a
+// provider that is not known, or what would be ignored in silence: a meter that
+// can never state anything or a field of it that is never read, a hint that is
+// never reached, a rule that can never hold.
 func (r Reader) Validate() error {
 	names := map[string]bool{}
 	for i := range r.Providers {
@@ -261,70 +262,4 @@ func hostname(host string) string {
 		host = host[:i]
 	}
 	return strings.TrimSuffix(host, ".")
-}
-
-// validHost reports whether s can name a host, or be a pattern of hosts.
-func validHost(s string) bool {
-	s = strings.Replace(s, "*", "", 1)
-	return s != "" && !strings.ContainsAny(s, "/* \t@?#")
-}
-
-// validate reports the first thing in p that cannot be used.
-func (p *Provider) validate() error {
-	if p.Name == "" {
-		return errors.New("retryafter: Provider.Name must not be empty")
-	}
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("retryafter: provider %q: "+format, append([]any{p.Name}, args...)...)
-	}
-	for _, host := range p.Hosts {
-		if !validHost(host) || strings.HasSuffix(hostname(host), ":") || hostname(host) != host {
-			return bad("%q is not a host", host)
-		}
-	}
-	if len(p.Meters) > 60 {
-		return bad("more than 60 meters")
-	}
-	for i, m := range p.Meters {
-		switch {
-		case m.Unit == "":
-			return bad("meter %d has no Unit", i)
-		case m.Limit+m.Remaining+m.Used+m.UsedOf+m.Reset+m.Present == "":
-			return bad("meter %d (%s) reads no header", i, m.Unit)
-		case m.Per < 0 || m.IntervalUnit < 0:
-			return bad("meter %d (%s) has a negative length", i, m.Unit)
-		case m.Format > Date:
-			return bad("meter %d (%s) has an unknown Format", i, m.Unit)
-		}
-	}
-	for i, rule := range p.Rules {
-		switch {
-		case rule.Class == OK || rule.Class > Other:
-			return bad("rule %d must give a class other than OK", i)
-		case rule.Retry > Never:
-			return bad("rule %d has an unknown Retry", i)
-		case rule.HintOver < 0 || rule.Floor < 0:
-			return bad("rule %d has a negative duration", i)
-		case rule.Header != "" && len(rule.Paths) > 0:
-			return bad("rule %d looks at a header and at the body: write two rules", i)
-		case rule.Header == "" && len(rule.Paths) == 0 && len(rule.Is)+len(rule.Contains) > 0:
-			return bad("rule %d does not say where to look", i)
-		}
-		for _, status := range rule.Status {
-			if status < 100 || status > 999 {
-				return bad("rule %d: %d is not a status", i, status)
-			}
-		}
-	}
-	for i, h := range p.Hints {
-		if h.Format > Date {
-			return bad("hint %d has an unknown Format", i)
-		}
-	}
-	for word, status := range p.Codes {
-		if status < 100 || status > 999 {
-			return bad("code %q: %d is not a status", word, status)
-		}
-	}
-	return nil
 }

@@ -94,8 +94,10 @@ type Signal struct {
 // The stated hint comes first. Without one it is the latest wait among the
 // windows that have no room for the call: for a fixed window the time until it
 // starts anew; for one that refills continuously only until the call fits,
-// which is (needed - remaining) * reset / (limit - remaining). The provider's
-// documented minimum (Floor) is the least of it.
+// which is (needed - remaining) * reset / (limit - remaining). Where no window
+// is known to be exhausted, a RateLimited answer's windows that state a reset but
+// not what remains are taken to be. The provider's documented minimum (Floor) is
+// the least of it.
 //
 // need tells what the call takes of a unit; a nil need, or an answer below 1,
 // counts as 1. A need above the limit waits for the whole window. Wait returns
@@ -114,16 +116,25 @@ func (s Signal) Wait(need func(unit string) int64) (time.Duration, bool) {
 	if s.HasHint {
 		return max(s.RetryAfter, 0), true
 	}
-	wait, ok := time.Duration(0), false
+	wait, unknown, ok := time.Duration(0), time.Duration(0), false
 	if s.Class == RateLimited || s.Class == Overloaded {
 		for _, w := range s.Windows {
 			n := int64(1)
 			if need != nil {
 				n = max(need(w.Unit), 1)
 			}
-			if d, blocked := w.wait(n); blocked {
+			// A reset of 0 beside an amount that is not reported says nothing either.
+			if w.Remaining < 0 && w.Reset > 0 {
+				w.Remaining = 0
+				d, _ := w.wait(n)
+				unknown = max(unknown, d)
+			} else if d, blocked := w.wait(n); blocked {
 				wait, ok = max(wait, d), true
 			}
+		}
+		// Overload is not the fault of this caller's windows.
+		if !ok && unknown > 0 && s.Class == RateLimited {
+			wait, ok = unknown, true
 		}
 	}
 	if s.Floor > 0 {

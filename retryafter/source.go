@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"strings"
+	"time"
 )
 
 // Source is a provider made ready for reading: what [Reader.For] returns for a
@@ -17,10 +18,12 @@ type Source struct {
 	gates       []gate
 	shouldRetry string
 	rules       []rule
-	hints       []hint
+	headerHints []Hint
+	bodyHints   []hint
 	embedded    [][]string
 	codes       map[string]int
 	bodyHeaders []string
+	header      func(*Signal, http.Header, time.Time)
 	body        func(*Signal, any)
 }
 
@@ -30,7 +33,7 @@ func (s *Source) Name() string { return s.name }
 // ReadsBody reports whether the body of an answer with this status can change
 // what it means. It is always false below 400: a success body is not touched.
 func (s *Source) ReadsBody(status int) bool {
-	return status >= 400 && (len(s.rules) > 0 || len(s.hints) > 0 || s.bodyHeaders != nil || s.body != nil)
+	return status >= 400 && (len(s.rules) > 0 || len(s.bodyHints) > 0 || s.bodyHeaders != nil || s.body != nil)
 }
 
 // meter is a Meter with its names in canonical form, and with the Meters that
@@ -81,6 +84,7 @@ type rule struct {
 	paths [][]string
 }
 
+// hint is a Hint in a body, made ready.
 type hint struct {
 	Hint
 	path []string
@@ -93,6 +97,7 @@ func newSource(p *Provider, generic *Source) *Source {
 		name:        p.Name,
 		drafts:      p.Drafts,
 		shouldRetry: textproto.CanonicalMIMEHeaderKey(p.ShouldRetry),
+		header:      p.Header,
 		body:        p.Body,
 		codes:       make(map[string]int, len(p.Codes)),
 	}
@@ -116,7 +121,12 @@ func newSource(p *Provider, generic *Source) *Source {
 	}
 	for _, h := range p.Hints {
 		h.After = lower(h.After)
-		s.hints = append(s.hints, hint{h, splitPath(h.Path)})
+		if h.Header != "" {
+			h.Header = textproto.CanonicalMIMEHeaderKey(h.Header)
+			s.headerHints = append(s.headerHints, h)
+		} else {
+			s.bodyHints = append(s.bodyHints, hint{h, splitPath(h.Path)})
+		}
 	}
 	if len(p.Meters) == 0 && generic != nil {
 		s.meters, s.drafts = generic.meters, s.drafts || generic.drafts

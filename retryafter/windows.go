@@ -157,7 +157,7 @@ func (m *meter) read(w *Window, gate []string, h http.Header, c *clock) bool {
 func (m *meter) readAny(w *Window, h http.Header, c *clock) bool {
 	found := m.fillIn(w, h, c)
 	for f := m.fill; f != nil; f = f.fill {
-		if f.quantities || found {
+		if f.gate != "" || found {
 			found = f.fillIn(w, h, c) || found
 		}
 	}
