@@ -1,0 +1,52 @@
+package main
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestShowOnLoopback(t *testing.T) {
+	var out strings.Builder
+	if err := show(t.Context(), &out, false, model, plenty); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Calling a provider on loopback", strings.Join(completion, ""),
+		"6 sent, 5 served, 0 without an answer", "1 refused: rate_limited",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
+// With a key in the environment the SDK's own settings rule, and the key goes to
+// the service alone.
+func TestKeyIsUsedAndNotPrinted(t *testing.T) {
+	const secret = "sk-proj-do-not-print"
+	provider := newProvider(plenty)
+	server := httptest.NewServer(provider)
+	defer server.Close()
+	t.Setenv("OPENAI_API_KEY", secret)
+	t.Setenv("OPENAI_BASE_URL", server.URL+"/v1")
+	var out strings.Builder
+	if err := show(t.Context(), &out, true, model, plenty); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), secret) {
+		t.Errorf("the output has the key in it:\n%s", out.String())
+	}
+	for _, e := range provider.Ledger() {
+		if got := e.Header.Get("Authorization"); got != "Bearer "+secret {
+			t.Errorf("a request came with other credentials")
+		}
+	}
+	if n := provider.Hits(); n != len(questions)+1 {
+		t.Errorf("%d sends, want %d", n, len(questions)+1)
+	}
+}
