@@ -3,6 +3,7 @@ module github.com/meteredhttp/meteredhttp/examples
 go 1.25.0
 
 require (
+	github.com/anthropics/anthropic-sdk-go v1.44.1
 	github.com/dustin/go-humanize v1.1.0
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/go-resty/resty/v2 v2.17.2
@@ -21,7 +22,6 @@ require (
 )
 
 require (
-	github.com/anthropics/anthropic-sdk-go v1.44.1 // indirect
 	github.com/bahlo/generic-list-go v0.2.0 // indirect
 	github.com/bits-and-blooms/bitset v1.24.4 // indirect
 	github.com/buger/jsonparser v1.1.2 // indirect

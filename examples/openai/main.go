@@ -50,7 +50,7 @@ func show(ctx context.Context, w io.Writer, live bool, model string, l limits) e
 		defer server.Close()
 		fmt.Fprintf(w, "Calling a provider on loopback. Set OPENAI_API_KEY to call the real one.\n\n")
 		reader.Hosts = map[string]string{strings.TrimPrefix(server.URL, "http://"): "openai"}
-		endpoint = []option.RequestOption{option.WithBaseURL(server.URL + "/v1"), option.WithAPIKey("none")}
+		endpoint = loopback(server.URL)
 	}
 
 	stack, err := newStack(l, reader)
@@ -64,4 +64,10 @@ func show(ctx context.Context, w io.Writer, live bool, model string, l limits) e
 	}
 	report(w, stack.Stats())
 	return nil
+}
+
+// loopback keeps what the SDK finds in the environment out of calls to a provider
+// of ours.
+func loopback(url string) []option.RequestOption {
+	return []option.RequestOption{option.WithBaseURL(url + "/v1"), option.WithAPIKey("none")}
 }

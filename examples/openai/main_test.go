@@ -1,10 +1,12 @@
 package main
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/openai/openai-go/v3"
 	"go.uber.org/goleak"
 )
 
@@ -49,4 +51,22 @@ func TestKeyIsUsedAndNotPrinted(t *testing.T) {
 	if n := provider.Hits(); n != len(questions)+1 {
 		t.Errorf("%d sends, want %d", n, len(questions)+1)
 	}
+}
+
+func TestLoopbackIsSentNoCredential(t *testing.T) {
+	provider := newProvider(plenty)
+	server := httptest.NewServer(provider)
+	defer server.Close()
+	t.Setenv("OPENAI_API_KEY", "do-not-send")
+	t.Setenv("OPENAI_ADMIN_KEY", "do-not-send")
+	client := openai.NewClient(loopback(server.URL)...)
+	if _, err := ask(t.Context(), client, model, "?"); err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range provider.Ledger()[0].Header {
+		if strings.Contains(strings.Join(values, " "), "do-not-send") {
+			t.Errorf("%s has a key of the environment", name)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
 }
