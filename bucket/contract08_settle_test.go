@@ -179,7 +179,7 @@ func TestContract08_AGrantOfAnotherLimiterReachesItsAccount(t *testing.T) {
 // Proved able to fail: do not look at the sign.
 func TestContract08_ANegativeCostIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		local := newLocal(t, bucket.Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 2), bucket.PerMinute(bucket.Tokens, 2)}})
+		local := newLocal(t, bucket.Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 9), bucket.PerMinute(bucket.Tokens, 9)}})
 		for _, c := range []bucket.Cost{{Requests: -1}, {InputTokens: -1}, {OutputTokens: -1}, {InputTokens: 2, OutputTokens: -2}} {
 			if _, err := local.Acquire(t.Context(), theKey, c); err == nil {
 				t.Errorf("%+v was admitted", c)
@@ -188,13 +188,16 @@ func TestContract08_ANegativeCostIsRefused(t *testing.T) {
 				t.Errorf("%+v was taken", c)
 			}
 		}
+		if _, wait := local.TakeAt(time.Now(), theKey, bucket.Cost{Requests: 7, InputTokens: 7}); wait > 0 {
+			t.Fatal("something was taken")
+		}
 		g, wait := local.TakeAt(time.Now(), theKey, bucket.Cost{Requests: 2, InputTokens: 2})
 		if wait > 0 {
 			t.Fatal("something was taken")
 		}
 		g.Settle(bucket.Cost{Requests: -5, InputTokens: -5})
-		if s, _ := local.Stats(theKey); s.Levels[0].Available > 2 || s.Levels[1].Available > 2 {
-			t.Errorf("a negative settlement minted: %+v", s.Levels)
+		if s, _ := local.Stats(theKey); s.Levels[0].Available != 2 || s.Levels[1].Available != 2 {
+			t.Errorf("a negative settlement does not count as zero: %+v", s.Levels)
 		}
 	})
 }

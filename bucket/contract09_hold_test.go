@@ -11,9 +11,10 @@ import (
 
 func holdMix() mix {
 	return mix{
-		steps: 70, end: 3 * time.Minute,
-		pace:  []time.Duration{0, 0, 0, 10 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second},
-		verbs: []verb{arrive, arrive, arrive, arrive, served, served, served, served, settle, unsent, refused, hold},
+		steps: 70, crowd: 20, end: 3 * time.Minute,
+		pace: []time.Duration{0, 0, 0, 10 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second},
+		verbs: []verb{arrive, arrive, arrive, arrive, arrive, arrive, arrive, arrive, arrive, served, served, served, served, served, served,
+			served, served, settle, settle, unsent, refused, hold},
 		holds: []time.Duration{50 * time.Millisecond, 700 * time.Millisecond, 5 * time.Second},
 		costs: smallCost,
 		again: true,
@@ -203,8 +204,10 @@ func TestContract09_LiftEndsTheHold(t *testing.T) {
 		local := newLocal(t, bucket.Config{})
 		start := time.Now()
 		local.Hold(theKey, start.Add(-time.Hour))
-		if _, err := local.Acquire(t.Context(), theKey, bucket.Cost{}); err != nil || time.Since(start) != 0 {
-			t.Errorf("a hold in the past: %v after %v", err, time.Since(start))
+		for range 3 { // and no ramp follows it
+			if _, wait := local.TakeAt(start, theKey, bucket.Cost{}); wait != 0 {
+				t.Errorf("after a hold in the past: wait %v", wait)
+			}
 		}
 		local.Hold(theKey, start.Add(time.Hour))
 		if s, _ := local.Stats(theKey); s.HeldFor != time.Hour {
@@ -214,11 +217,107 @@ func TestContract09_LiftEndsTheHold(t *testing.T) {
 			t.Errorf("TakeAt under the hold: wait %v, want 1h", wait)
 		}
 		local.Lift(theKey)
+		local.Lift(theKey)
+		local.Lift("unknown")
 		if s, _ := local.Stats(theKey); s.HeldFor != 0 {
 			t.Errorf("held for %v after Lift", s.HeldFor)
 		}
 		if _, wait := local.TakeAt(start, theKey, bucket.Cost{}); wait != 0 {
 			t.Errorf("TakeAt after Lift: wait %v", wait)
 		}
+	})
+}
+
+// What else ends the ramp: when the level, or MaxInFlight, is what keeps the head back, the ramp is over, and
+// what is given back then goes to as many as it is enough for.
+//
+// Proved able to fail: let the ramp outlive the level; let it outlive MaxInFlight.
+func TestContract09_LevelOrSlotsEndTheRamp(t *testing.T) {
+	for name, cfg := range map[string]bucket.Config{
+		"level":       {MaxWait: -1, Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: 10, Per: 1000 * time.Hour}}},
+		"MaxInFlight": {MaxWait: -1, MaxInFlight: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				local := newLocal(t, cfg)
+				var before []bucket.Grant
+				for range 10 { // all there is
+					g, _ := local.TakeAt(time.Now(), theKey, bucket.Cost{Requests: 1})
+					before = append(before, g)
+				}
+				local.Hold(theKey, time.Now().Add(time.Second))
+				var waiting []func() (time.Time, bool)
+				for range 8 {
+					waiting = append(waiting, arriveInBackground(t, local, bucket.Cost{Requests: 1}))
+				}
+				left := func() (n int) {
+					for _, w := range waiting {
+						if _, done := w(); done {
+							n++
+						}
+					}
+					return n
+				}
+				time.Sleep(2 * time.Second)
+				if n := left(); n != 0 {
+					t.Errorf("%d left after the hold, when there was nothing", n)
+				}
+				for i, g := range before[:5] {
+					g.Cancel()
+					if n := left(); n != i+1 {
+						t.Errorf("%d left when %d had been given back", n, i+1)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A call that ends unserved makes room in the round, but does not prove it.
+//
+// Proved able to fail: count it as served; keep its place.
+func TestContract09_ALostCallDoesNotProveTheRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, bucket.Config{MaxWait: -1})
+		local.Hold(theKey, time.Now().Add(time.Second))
+		grants := make(chan bucket.Grant, 50)
+		for range 50 {
+			go func() {
+				if g, err := local.Acquire(t.Context(), theKey, bucket.Cost{Requests: 1}); err == nil {
+					grants <- g
+				}
+			}()
+		}
+		var out []bucket.Grant
+		expect := func(when string, want int) {
+			t.Helper()
+			synctest.Wait()
+			if len(grants) != want {
+				t.Errorf("%s: %d more left, want %d", when, len(grants), want)
+			}
+			for len(grants) > 0 {
+				out = append(out, <-grants)
+			}
+		}
+		end := func(served bool) {
+			g := out[0]
+			out = out[1:]
+			if served {
+				g.Served()
+			}
+			g.Settle(bucket.Cost{Requests: 1})
+		}
+		time.Sleep(time.Second)
+		expect("after the hold", 1)
+		end(false)
+		expect("a lost first", 1)
+		end(true)
+		expect("a served first", 2)
+		end(false)
+		expect("one of two lost", 1)
+		end(true)
+		expect("one of two served", 1)
+		end(true)
+		expect("two of two served", 3)
 	})
 }

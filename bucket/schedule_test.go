@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 	"testing"
@@ -269,6 +270,7 @@ func closeTo(a, b []float64) bool {
 // mix says what a drawn schedule is made of.
 type mix struct {
 	steps  int
+	crowd  int             // up to so many of the first steps are arrivals
 	pace   []time.Duration // the gaps between steps; a few nanoseconds are added to keep instants apart
 	verbs  []verb          // with repetition as weight
 	costs  func(*rapid.T) bucket.Cost
@@ -291,6 +293,10 @@ func drawSchedule(rt *rapid.T, cfg bucket.Config, m mix) ([]step, *refKey, time.
 		steps = append(steps, s)
 	}
 	n := rapid.IntRange(1, m.steps).Draw(rt, "steps")
+	if rapid.Bool().Draw(rt, "many") { // rapid itself prefers few
+		n = m.steps - n + 1
+	}
+	crowd := evenly(rt, "crowd", []int{0, m.crowd / 2, m.crowd})
 	now := time.Duration(0)
 	calls := 0
 	pick := func(name string, ok func(*refCall) bool) int {
@@ -304,15 +310,18 @@ func drawSchedule(rt *rapid.T, cfg bucket.Config, m mix) ([]step, *refKey, time.
 			return 0
 		}
 		slices.Sort(ids)
-		return rapid.SampledFrom(ids).Draw(rt, name)
+		return evenly(rt, name, ids)
 	}
 	inFlight := func(c *refCall) bool { return c.inFlight }
 	for i := range n {
-		if gap := rapid.SampledFrom(m.pace).Draw(rt, "gap"); gap > 0 {
+		if gap := evenly(rt, "gap", m.pace); gap > 0 {
 			now += gap - now%1000 + 1000 + time.Duration(i+1)
 		}
 		r.advance(now)
-		s := step{at: now, verb: rapid.SampledFrom(m.verbs).Draw(rt, "verb")}
+		s := step{at: now}
+		if i >= crowd {
+			s.verb = evenly(rt, "verb", m.verbs)
+		}
 		switch s.verb {
 		case arrive:
 			calls++
@@ -356,6 +365,18 @@ func drawSchedule(rt *rapid.T, cfg bucket.Config, m mix) ([]step, *refKey, time.
 	end := now + m.end
 	r.advance(end)
 	return steps, r, end
+}
+
+// evenly draws one of choices, each as likely as the other; rapid.SampledFrom prefers the first.
+func evenly[T any](rt *rapid.T, name string, choices []T) T {
+	i := 0
+	for range bits.Len(uint(len(choices)-1)) + 1 {
+		i *= 2
+		if rapid.Bool().Draw(rt, name) {
+			i++
+		}
+	}
+	return choices[i%len(choices)]
 }
 
 // checkAgainstReference draws schedules and plays them.
