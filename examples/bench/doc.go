@@ -1,6 +1,6 @@
 // Package bench measures meteredhttp beside its peers, in the same run.
 //
-//	cd examples && go test ./bench -bench 'Acquire|Stack' -benchmem
+//	cd examples && go test ./bench -bench 'Acquire|Stack|Adapters' -benchmem
 //
 // # How to read it
 //
@@ -23,7 +23,13 @@
 //     and gobreaker; failsafe is failsafe-go's RoundTripper with its retry policy,
 //     circuit breaker and rate limiter. See peers_test.go for how they are set up.
 //   - BenchmarkLayers builds the Stack up layer by layer, to show what each one adds.
+//   - BenchmarkAdapters calls through resty and retryablehttp: bare, with a Stack
+//     under them by hand, and with one installed by its adapter. "added" is over the
+//     bare host, "over-hand" is what the adapter itself costs.
 //   - BenchmarkWaiters lets crowds wait on one key, and grants them all at once.
+//
+// TestMultiply counts, with -v, how often one call is sent to a server that refuses
+// everything, by each host with and without ours.
 //
 // What must hold wherever it runs (allocations, bytes for each waiter, order) is
 // held by tests, without a clock. They need a build without the race detector,
