@@ -204,8 +204,15 @@ func TestLongRunsOfBase64AndHexHaveTheirOwnRatio(t *testing.T) {
 		{"in lines", run[:76] + "\n" + run[:76], 152},
 		{"hex", strings.Repeat("deadbeef00", 10), 100},
 		{"a ruled line", strings.Repeat("-", 80) + strings.Repeat("=", 80), 0},
+		{"slashes", strings.Repeat("abc/12", 10), 60},
 		{"three", run + " " + run + "," + run, 660},
 	} {
+		if escaped := ascii(tc.text); tc.name == "slashes" {
+			l := look{scanner: scanner{window: make([]byte, windowSize)}}
+			if l.open(post(t, "openai", "/", `{"prompt":`+string(escaped)+`}`)); l.text.dense != tc.dense {
+				t.Errorf("%s, escaped: %d", tc.name, l.text.dense)
+			}
+		}
 		for _, window := range []int{7, 16, 61, windowSize} {
 			body, _ := json.Marshal(map[string]string{"prompt": tc.text})
 			l := look{scanner: scanner{window: make([]byte, window)}}

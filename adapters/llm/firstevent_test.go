@@ -3,6 +3,7 @@ package llm
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -130,6 +131,23 @@ type closer struct {
 }
 
 func (c *closer) Close() error { *c.closed = true; return nil }
+
+func TestAStreamThatBreaksOffBreaksOffForTheCaller(t *testing.T) {
+	broken := errors.New("broken")
+	once := iotest.ErrReader(broken)
+	resp := lookAt(t, context.Background(), FirstEventConfig{}, "text/event-stream", io.NopCloser(io.MultiReader(strings.NewReader("data: x"), readerFunc(func(p []byte) (int, error) {
+		r := once
+		once = strings.NewReader("")
+		return r.Read(p)
+	}))))
+	if got, err := io.ReadAll(resp.Body); string(got) != "data: x" || err != broken {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // A stream that does not begin is passed on after MaxWait, and nothing of it is lost.
 func TestAStreamThatStallsIsNotHeldBack(t *testing.T) {

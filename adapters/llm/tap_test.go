@@ -63,6 +63,9 @@ func TestWhatAnswersSettleFor(t *testing.T) {
 		{"JSON by the line", "cohere", "application/x-ndjson", "{\"a\":1}\n{\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}\n", cost(3, 4), 0},
 		{"pings, comments and other fields between", "anthropic", sse, ": hello\r\nid: 7\r\nretry: 5\r\nevent: message_delta\r\ndata:{\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}\r\n\r\n", cost(3, 4), 0},
 		{"lines ended by carriage returns", "anthropic", sse, "data: {\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}\r\rdata: {\"type\":\"ping\"}\r\r", cost(3, 4), 0},
+		{"other fields that look like it", "anthropic", sse, "event: {\"usage\":{\"input_tokens\":9}}\n{\"usage\":{\"input_tokens\":9}}\ndat: {\"usage\":{\"input_tokens\":9}}\n\n", middleware.Outcome{}, 0},
+		{"escapes before it", "openai", js, `{"a\\\"":"\"","b":"\\","usage":{"prompt_tokens":3,"completion_tokens":4}}`, cost(3, 4), 0},
+		{"two dialects in one stream", "openai", sse, "data: {\"usageMetadata\":{\"promptTokenCount\":9,\"candidatesTokenCount\":9}}\n\ndata: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}\n\n", cost(3, 4), 0},
 		{"no line end at the end", "openai", sse, `data: {"usage":{"prompt_tokens":3,"completion_tokens":4}}`, cost(3, 4), 0},
 		{"a tool's input that looks like it", "anthropic", js, `{"content":[{"input":{"usage":{"input_tokens":9999999},"message":{"usage":{"output_tokens":9}}}}],"usage":{"input_tokens":3,"output_tokens":4}}`, cost(3, 4), 0},
 		{"a text that looks like it", "openai", sse, "data: {\"choices\":[{\"delta\":{\"content\":\"\\\"usage\\\":{\\\"prompt_tokens\\\":9}}]\"}}]}\n\n", middleware.Outcome{}, 0},
@@ -91,6 +94,16 @@ var cuts = map[string]func(left int) int{
 	"whole":        nil,
 	"byte by byte": func(int) int { return 1 },
 	"by seven":     func(int) int { return 7 },
+}
+
+// What an event of Gemini's does not repeat is over.
+func TestGeminisUsageIsReplacedAsAWhole(t *testing.T) {
+	const body = "data: {\"usageMetadata\":{\"promptTokenCount\":12,\"cachedContentTokenCount\":5}}\n\ndata: {\"usageMetadata\":{\"promptTokenCount\":12,\"candidatesTokenCount\":3}}\n\n"
+	for name, cut := range cuts {
+		if _, u, _ := hear(t, "gemini", "text/event-stream", body, cut); u.figures[cachedPart] != -1 || u.figures[output] != 3 {
+			t.Errorf("%s: %v", name, u.figures)
+		}
+	}
 }
 
 func TestHeadersStateUsage(t *testing.T) {
@@ -352,6 +365,15 @@ func TestEstimatesLearnFromUsage(t *testing.T) {
 		}
 		if got := cost(e, "other", text).InputTokens; got != 1014 {
 			t.Errorf("%d for another model, want 1014", got)
+		}
+	})
+	t.Run("the more they differ, the higher above", func(t *testing.T) {
+		e, _ := New(Config{})
+		for i := range 100 {
+			call(e, "m", text, usage(600+i%2*200, 100), io.EOF)
+		}
+		if got := cost(e, "m", text).InputTokens; got < 770 || got > 830 {
+			t.Errorf("%d, want about 800: the higher of the two", got)
 		}
 	})
 	t.Run("one call proves little", func(t *testing.T) {
