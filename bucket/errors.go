@@ -7,17 +7,24 @@ import (
 	"time"
 )
 
+// localError is a sentinel. Like all errors of this package it has a method Local that returns true:
+// nothing was sent, whatever the text may say of limits.
+type localError string
+
+func (e localError) Error() string { return string(e) }
+func (e localError) Local() bool   { return true }
+
 var (
 	// ErrQueueFull: MaxQueue calls wait on the key already. Nothing was taken.
-	ErrQueueFull = errors.New("bucket: queue is full")
+	ErrQueueFull error = localError("bucket: queue is full")
 
 	// ErrOversize: the cost is above a limit's capacity and Config.Oversize is OversizeRefuse.
 	// The error is an *OversizeError. Nothing was taken.
-	ErrOversize = errors.New("bucket: cost is above capacity")
+	ErrOversize error = localError("bucket: cost is above capacity")
 
 	// ErrOverdue: nothing was admitted on the key for MaxWait and Config.Overdue is
 	// OverdueRefuse. The error is a *WaitError. Nothing was taken.
-	ErrOverdue = errors.New("bucket: overdue")
+	ErrOverdue error = localError("bucket: overdue")
 )
 
 // WaitError is a refusal of our own: the call could not have left in time. Nothing was taken and
@@ -45,6 +52,9 @@ func (e *WaitError) Is(target error) bool { return target == context.DeadlineExc
 // Unwrap returns ErrOverdue, the cause of the context that ended during the wait, or nil.
 func (e *WaitError) Unwrap() error { return e.cause }
 
+// Local returns true: nothing was sent.
+func (e *WaitError) Local() bool { return true }
+
 // Timeout returns true, as net.Error has it, and so does url.Error around it.
 func (e *WaitError) Timeout() bool { return true }
 
@@ -60,6 +70,9 @@ type OversizeError struct {
 func (e *OversizeError) Error() string {
 	return fmt.Sprintf("bucket: cost of %d %s on key %q is above the capacity of %d", e.Cost, e.Unit, e.Key, e.Capacity)
 }
+
+// Local returns true: nothing was sent.
+func (e *OversizeError) Local() bool { return true }
 
 // Is reports whether target is ErrOversize.
 func (e *OversizeError) Is(target error) bool { return target == ErrOversize }
@@ -78,6 +91,8 @@ func interrupted(ctx context.Context, key string) error {
 func (e *interruptedError) Error() string {
 	return fmt.Sprintf("bucket: waiting on key %q: %v", e.key, e.cause)
 }
+
+func (e *interruptedError) Local() bool { return true }
 
 func (e *interruptedError) Unwrap() []error { return []error{e.err, e.cause} }
 

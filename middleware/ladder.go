@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/meteredhttp/meteredhttp/bucket"
 	"github.com/meteredhttp/meteredhttp/retryafter"
 )
 
@@ -107,11 +106,9 @@ func isLocal(ctx context.Context, err error) bool {
 	if !alive(ctx) {
 		return true
 	}
-	var (
-		wait  *bucket.WaitError
-		gate  errGateOpened
-		local *localError
-	)
-	return errors.As(err, &wait) || errors.As(err, &gate) || errors.As(err, &local) ||
-		errors.Is(err, bucket.ErrQueueFull) || errors.Is(err, bucket.ErrOversize) || errors.Is(err, bucket.ErrOverdue)
+	var local interface {
+		error
+		Local() bool
+	}
+	return errors.As(err, &local) && local.Local()
 }

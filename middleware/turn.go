@@ -298,6 +298,7 @@ func (e *hookError) Unwrap() error {
 type localError struct{ error }
 
 func (e *localError) Unwrap() error { return e.error }
+func (e *localError) Local() bool   { return true }
 
 // left returns the time to the deadline of ctx, and whether it has one.
 func left(ctx context.Context) (time.Duration, bool) {
@@ -389,6 +390,8 @@ type errGateOpened struct{ key string }
 func (e errGateOpened) Error() string {
 	return "middleware: the breaker of " + e.key + " opened while waiting"
 }
+
+func (e errGateOpened) Local() bool { return true }
 
 // gateContext is a context for a wait under a router: it ends when its parent
 // does, or when the gate of the turn's route opens. It costs nothing until

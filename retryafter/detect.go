@@ -13,9 +13,9 @@ import (
 // A text may also state the wait ("try again in 20s").
 //
 // A local refusal, with which this program kept a request back, is not a rate
-// limit of a server: an error that matches a context error, that has a method
-// Local() bool returning true, or that says it comes from the bucket. An error
-// that Detect does not know gives false.
+// limit of a server: an error that matches a context error, or that has a method
+// Local() bool returning true, as those of package bucket have. An error that
+// Detect does not know gives false.
 func Detect(err error) (Signal, bool) {
 	if err == nil {
 		return Signal{}, false
@@ -43,26 +43,13 @@ func Detect(err error) (Signal, bool) {
 	return sig, true
 }
 
-// local reports whether any error in the tree is a refusal of this program's
-// own. The bucket's errors are known by their prefix, since this package must
-// not import it.
+// local reports whether err is a refusal of this program's own.
 func local(err error) bool {
-	if l, ok := err.(interface{ Local() bool }); ok && l.Local() {
-		return true
+	var l interface {
+		error
+		Local() bool
 	}
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		if inner := e.Unwrap(); inner != nil && local(inner) {
-			return true
-		}
-	case interface{ Unwrap() []error }:
-		for _, inner := range e.Unwrap() {
-			if inner != nil && local(inner) {
-				return true
-			}
-		}
-	}
-	return strings.HasPrefix(err.Error(), "bucket: ")
+	return errors.As(err, &l) && l.Local()
 }
 
 // standsAlone reports whether number occurs in s as a number of its own: not

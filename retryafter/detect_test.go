@@ -63,7 +63,7 @@ func TestDetect(t *testing.T) {
 		{"a missed deadline is local", fmt.Errorf("rate limit wait: %w", context.DeadlineExceeded), none},
 		{"a refusal of ours is local", fmt.Errorf("Post: %w", localError{errors.New("rate limit")}), none},
 		{"a refusal of ours within others is local", errors.Join(errors.New("429"), localError{errors.New("full")}), none},
-		{"the bucket's refusal is local", &url.Error{Op: "Post", URL: "https://x", Err: errors.New("bucket: rate limit queue of key 429 is full")}, none},
+		{"another program's bucket is not ours", errors.New("bucket: my-bucket: HTTP 429: slow down"), limited},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, ok := Detect(test.err)
