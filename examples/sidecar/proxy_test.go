@@ -176,6 +176,37 @@ func TestEventsReachTheAgentAsTheyAreSent(t *testing.T) {
 	})
 }
 
+// Also where the answer's length is known, and it is no event stream.
+func TestPiecesReachTheAgentAsTheyAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := metertest.New(metertest.Config{})
+		p.Script(metertest.Answer{
+			Status: 200, Header: http.Header{"Content-Type": {"application/json"}, "Content-Length": {"2"}},
+			Events: []metertest.Event{{After: time.Second, Data: "4"}, {After: time.Second, Data: "2"}},
+		})
+		s := started(t, toProvider(t), p.Transport())
+		began := time.Now()
+		resp, err := s.client.Do(request(t, t.Context(), "/", small))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.ContentLength != 2 {
+			t.Fatalf("the length is %d, want 2", resp.ContentLength)
+		}
+		piece := make([]byte, 16)
+		for i, want := range []string{"4", "2"} {
+			n, err := resp.Body.Read(piece)
+			if err != nil && err != io.EOF {
+				t.Fatal(err)
+			}
+			if got, at := string(piece[:n]), time.Since(began); got != want || at != time.Duration(i+1)*time.Second {
+				t.Errorf("read %q after %v, want %q after %d s", got, at, want, i+1)
+			}
+		}
+	})
+}
+
 func TestAStreamThatBreaksOffIsNoWholeOneForTheAgent(t *testing.T) {
 	for name, broken := range map[string]metertest.Answer{
 		"stream": {Status: 200, Events: events(4, time.Second), Fault: metertest.ResetDuringBody},
