@@ -184,7 +184,14 @@ func TestPiecesReachTheAgentAsTheyAreSent(t *testing.T) {
 			Status: 200, Header: http.Header{"Content-Type": {"application/json"}, "Content-Length": {"2"}},
 			Events: []metertest.Event{{After: time.Second, Data: "4"}, {After: time.Second, Data: "2"}},
 		})
-		s := started(t, toProvider(t), p.Transport())
+		base := p.Transport()
+		s := started(t, toProvider(t), roundTripper(func(req *http.Request) (*http.Response, error) {
+			resp, err := base.RoundTrip(req)
+			if err == nil {
+				resp.ContentLength = 2
+			}
+			return resp, err
+		}))
 		began := time.Now()
 		resp, err := s.client.Do(request(t, t.Context(), "/", small))
 		if err != nil {
