@@ -30,6 +30,7 @@ type sendBody struct {
 	handed atomic.Bool // it left this package with its request
 
 	looking atomic.Int32 // hooks that are at work: what they open is not sent
+	looked  atomic.Bool  // one of them has opened it
 }
 
 func (b *sendBody) Read(p []byte) (int, error) {

@@ -64,7 +64,10 @@ func (l *paceLayer) charge(t *turn, req *http.Request) (Charge, error) {
 	var err error
 	if b, ok := req.Body.(*sendBody); ok {
 		b.looking.Add(1)
-		defer b.looking.Add(-1)
+		defer func() {
+			b.looking.Add(-1)
+			b.renew()
+		}()
 	}
 	if l.config.Charge != nil {
 		t.hook("PaceConfig.Charge", func() { c, err = l.config.Charge(req) })
@@ -87,7 +90,24 @@ func (b *sendBody) look() (io.ReadCloser, error) {
 		}
 		return &keptReader{r, ReplayLimit}, nil
 	}
+	b.looked.Store(true)
 	return b.fresh()
+}
+
+// renew puts a fresh body in the place of one that a hook has looked at: some
+// clients' GetBody rewinds the very reader that is the body.
+func (b *sendBody) renew() {
+	if inner, ok := b.rc.(*sendBody); ok {
+		inner.renew()
+		return
+	}
+	if !b.looked.Swap(false) || b.read.Load() {
+		return
+	}
+	if rc, err := b.fresh(); err == nil {
+		b.rc.Close()
+		b.rc = rc
+	}
 }
 
 // keptReader reads what is kept of a body, and fails where that ends before the

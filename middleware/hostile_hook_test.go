@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -156,4 +157,32 @@ func TestATransportThatNeverReturnsGivesItsSlotAndPermitBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Some SDKs' GetBody rewinds the reader that is the body, and hands that out.
+func TestAHookMayReadABodyThatGetBodyOnlyRewinds(t *testing.T) {
+	virtual(t, scripted(refusal("1"), ok200()), func(r rig) {
+		c, _ := r.stack(middleware.Config{Ladder: policy(nil), Pace: middleware.PaceConfig{Cost: func(req *http.Request) (bucket.Cost, error) {
+			b, err := req.GetBody()
+			if err != nil {
+				return bucket.Cost{}, err
+			}
+			defer b.Close()
+			n, err := io.Copy(io.Discard, b)
+			return bucket.Cost{Requests: 1, InputTokens: n}, err
+		}}})
+		body := strings.NewReader("payload")
+		req := r.request("POST", body)
+		req.GetBody = func() (io.ReadCloser, error) {
+			_, err := body.Seek(0, io.SeekStart)
+			return io.NopCloser(body), err
+		}
+		r.wantServed(c, req)
+		for _, e := range r.provider.Ledger() {
+			if e.BodyLen != int64(len("payload")) {
+				r.Errorf("a send had %d bytes", e.BodyLen)
+			}
+		}
+		r.wantHits(2)
+	})
 }

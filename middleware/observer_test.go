@@ -183,6 +183,19 @@ level=WARN msg=held key=http://api.example.com:80 attempt=1 wait=2s
 	})
 }
 
+func TestARetryIsToldWithItsKey(t *testing.T) {
+	virtual(t, scripted(metertest.Answer{Fault: metertest.DialError}, metertest.Reply(500, ""), ok200()), func(r rig) {
+		o := new(recorder)
+		c, _ := r.stack(middleware.Config{Observer: o})
+		r.wantServed(c, r.request("GET", nil))
+		for _, e := range o.events {
+			if e.Key != "http://api.example.com:80" {
+				r.Errorf("%v of %q", e.Kind, e.Key)
+			}
+		}
+	})
+}
+
 func TestEventKindsHaveNames(t *testing.T) {
 	seen := map[string]bool{}
 	for k := middleware.Waited; k <= middleware.StoreUp; k++ {

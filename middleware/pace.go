@@ -165,6 +165,7 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 	}()
 	resp, err := l.send(t, req)
 	if err != nil {
+		t.inTrouble(func(tr *trouble) { tr.key = m.key })
 		if neverSent(req, err) {
 			s.ended.Store(true)
 			s.grant.Cancel()
@@ -173,6 +174,7 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 	}
 	answered = true
 	if resp.StatusCode >= 400 {
+		t.inTrouble(func(tr *trouble) { tr.key = m.key })
 		if v := t.judgeNew(resp, req, l.meters.source(m, &l.config.Reader, req.URL.Host).Source, needOf(cost)); v.refused() {
 			s.refused(resp, v)
 			return resp, nil

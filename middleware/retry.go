@@ -127,7 +127,7 @@ func (l *retryLayer) roundTrip(t *turn, req *http.Request) (*http.Response, erro
 		if replayErr != nil {
 			return resp, err
 		}
-		e := Event{Kind: Retried, Key: t.quota(), Wait: wait, Err: err}
+		e := Event{Kind: Retried, Key: t.failedKey(), Wait: wait, Err: err}
 		if resp != nil {
 			e.Status, e.Class = resp.StatusCode, sig.Class
 			discard(resp)

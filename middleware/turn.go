@@ -65,6 +65,7 @@ type trouble struct {
 	resends  int    // rate-limit retries spent, all routes together
 	refused  int    // refusals on this route
 	failures int    // transport retries spent
+	key      string // that the last failed send was charged to
 	placeKey string // where place counts
 	place    bucket.Place
 	judged   *http.Response // the failed answer that verdict is about
@@ -350,6 +351,16 @@ func (t *turn) quota() string {
 		return r.Quota(int(t.route.Load()))
 	}
 	return ""
+}
+
+// failedKey returns the key that the turn's last failed send was charged to; the
+// route's, where no Pace is below.
+func (t *turn) failedKey() (key string) {
+	t.inTrouble(func(tr *trouble) { key = tr.key })
+	if key == "" {
+		key = t.quota()
+	}
+	return key
 }
 
 // routeLeft reports whether the turn could go on by another route: one that is
