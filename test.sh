@@ -24,5 +24,8 @@ for mod in $(git ls-files --cached --others --exclude-standard -- go.mod '*/go.m
 done
 
 printf '\n== examples that end by themselves\n'
-run go run ./examples/quickstart
+for example in quickstart resty retryablehttp stack openai anthropic; do
+	run go run "./examples/$example"
+done
+run go run ./examples/sidecar -demo
 run go run ./examples/fleet -out "$(mktemp -d)/fleet.svg"
