@@ -3,12 +3,10 @@ package middleware
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
 	"github.com/meteredhttp/meteredhttp/escalate"
@@ -178,154 +176,20 @@ func (t *turn) end() {
 	}
 }
 
-// surface makes a hook's panic that request's error. A host's turn goes on: its
-// next request is not to fail for it again.
-func (t *turn) surface(resp *http.Response, err error) (*http.Response, error) {
-	hookErr := t.hookFailed()
-	if hookErr == nil {
-		return resp, err
-	}
-	if t.hosted {
-		t.hookErr.Store(nil)
-	}
-	if resp != nil {
-		resp.Body.Close()
-	}
-	return nil, hookErr
-}
-
-// hook runs f, a function of the user's, and keeps a panic of it for surface.
-func (t *turn) hook(what string, f func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			t.hookPanicked(&hookError{what, p})
-		}
-	}()
-	f()
-}
-
-// Turn starts a turn for a host client that has a retry loop of its own: all
-// requests sent through the Stack's transports under the returned context are
-// one logical call, with one rate-limit budget, one transport budget and one
-// place in the queue, whoever sends them again. A context that is within a turn
-// already is returned as it is.
-//
-// end closes the turn: a context that outlives it starts a new one. It may be
-// called more than once, and before the last answer's body is read.
-func (s *Stack) Turn(ctx context.Context) (turnCtx context.Context, end func()) {
-	if turnOf(ctx) != nil {
-		return ctx, func() {}
-	}
-	t := &turn{Context: ctx, observer: s.config.Observer, hosted: true}
-	return t, func() { t.over.Store(true) }
-}
-
-// Handled reports whether the layers are done with a call, so that a retry loop
-// above must leave it alone: the answer is a refusal that the ladder has waited
-// out or given up (429, 503 or 529; within Stack.Turn also what a provider means
-// so by another status), or the error is a refusal of ours, an escalation, or a
-// hook's panic. Answers and errors that
-// say only that the server or the network failed are not handled. resp may be
-// nil, and err too.
-func Handled(resp *http.Response, err error) bool {
-	if err != nil {
-		return !isFault(context.Background(), err)
-	}
-	if resp == nil {
-		return false
-	}
-	switch resp.StatusCode {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable, 529:
-		return true
-	}
-	if resp.Request == nil {
-		return false
-	}
-	t, _ := resp.Request.Context().Value(turnKey{}).(*turn)
-	if t == nil || t.trouble.Load() == nil {
-		return false
-	}
-	refused := false
-	t.inTrouble(func(tr *trouble) {
-		refused = tr.judged != nil && tr.judged.StatusCode == resp.StatusCode && tr.verdict.refused()
-	})
-	return refused
-}
-
-// Resendable reports whether a retry loop above the Stack may send req again,
-// after a send under a context of Turn that ended in err, by what the Stack's
-// RetryPolicy says of methods: always where the request may be carried out
-// twice, or AllMethods is set; else only if nothing can have reached a server.
-// req is the request as the Stack's transport was given it. It does not say
-// that a retry makes sense: see Handled for that.
-func (s *Stack) Resendable(req *http.Request, err error) bool {
-	if s.config.Retry.AllMethods || idempotent(req) || err != nil && neverSent(req, err) {
-		return true
-	}
-	t, _ := req.Context().Value(turnKey{}).(*turn)
-	return t != nil && t.unsent.Load()
-}
-
-// Layered reports whether rt is a layer of this package, or a Stack's transport:
-// an adapter looks, before it puts a Stack over it. It does not see through
-// RoundTrippers of others.
-func Layered(rt http.RoundTripper) bool {
-	switch rt.(type) {
-	case layer, *broken:
-		return true
-	}
-	return false
-}
-
-// hookError is a panic of a user's function.
-type hookError struct {
-	what  string
-	value any
-}
-
-func (e *hookError) Error() string {
-	return fmt.Sprintf("middleware: %s panicked: %v", e.what, e.value)
-}
-
-// Unwrap returns the panic's value, where that is an error.
-func (e *hookError) Unwrap() error {
-	err, _ := e.value.(error)
-	return err
-}
-
 // localError is an error that we made before anything was sent, and that no
 // type or sentinel of ours tells apart from a fault of the network: a Limiter's
 // own, a Cost's, a rewrite's.
 type localError struct{ error }
 
 func (e *localError) Unwrap() error { return e.error }
-func (e *localError) Local() bool   { return true }
 
-// left returns the time to the deadline of ctx, and whether it has one.
-func left(ctx context.Context) (time.Duration, bool) {
-	d, ok := ctx.Deadline()
-	if !ok {
-		return 0, false
-	}
-	return time.Until(d), true
-}
+func (e *localError) Local() bool { return true }
 
 // claim makes own the turn's if it has none yet, and reports whether it is:
 // of two layers of one kind in a chain, the outer one does the work and the
 // inner one passes through.
 func claim[T any](slot *atomic.Pointer[T], own *T) bool {
 	return slot.Load() == own || slot.CompareAndSwap(nil, own)
-}
-
-// hookPanicked makes err, a panic of a hook of the user's, the turn's error.
-func (t *turn) hookPanicked(err error) { t.hookErr.CompareAndSwap(nil, &err) }
-
-// hookFailed returns the error that a panic of a hook has become, or nil.
-func (t *turn) hookFailed() error {
-	if err := t.hookErr.Load(); err != nil {
-		return *err
-	}
-	return nil
 }
 
 // climb counts one rate-limit retry.
@@ -379,117 +243,4 @@ func (t *turn) routeLeft() bool {
 		}
 	}
 	return false
-}
-
-// resting reports whether the gate of the turn's route has opened under it:
-// whoever has waited looks, and goes no further.
-func (t *turn) resting() bool {
-	if t.router.Load() == nil {
-		return false
-	}
-	t.mu.Lock()
-	permit := t.permit
-	t.mu.Unlock()
-	ok, _ := permit.Admits()
-	return !ok
-}
-
-// errGateOpened ends the waits of a turn whose route came to rest meanwhile.
-// It never reaches a caller: Escalate reroutes, or returns its own error.
-type errGateOpened struct{ key string }
-
-func (e errGateOpened) Error() string {
-	return "middleware: the breaker of " + e.key + " opened while waiting"
-}
-
-func (e errGateOpened) Local() bool { return true }
-
-// gateContext is a context for a wait under a router: it ends when its parent
-// does, or when the gate of the turn's route opens. It costs nothing until
-// somebody really waits on it, that is, asks for Done.
-type gateContext struct {
-	context.Context
-	t    *turn
-	wait atomic.Pointer[gateWait]
-}
-
-type gateWait struct {
-	done   chan struct{}
-	ended  atomic.Bool
-	opened atomic.Bool // it ended because the gate opened
-	stops  [2]func()
-}
-
-func (c *gateContext) Done() <-chan struct{} {
-	if w := c.wait.Load(); w != nil {
-		return w.done
-	}
-	w := &gateWait{done: make(chan struct{})}
-	if !c.wait.CompareAndSwap(nil, w) {
-		return c.wait.Load().done
-	}
-	w.stops[0] = c.t.router.Load().Watch(int(c.t.route.Load()), func() { w.end(true) })
-	stop := context.AfterFunc(c.Context, func() { w.end(false) })
-	w.stops[1] = func() { stop() }
-	return w.done
-}
-
-func (w *gateWait) end(opened bool) {
-	if !w.ended.Swap(true) {
-		w.opened.Store(opened)
-		close(w.done)
-	}
-}
-
-// Err is the parent's error, or context.Canceled when the gate opened.
-func (c *gateContext) Err() error {
-	if err := c.Context.Err(); err != nil {
-		return err
-	}
-	if w := c.wait.Load(); w != nil && w.opened.Load() {
-		return context.Canceled
-	}
-	return nil
-}
-
-// release ends the watch and reports whether the gate opened during the wait.
-// Whoever waited has returned.
-func (c *gateContext) release() bool {
-	w := c.wait.Load()
-	if w == nil {
-		return false
-	}
-	for _, stop := range w.stops {
-		stop()
-	}
-	return w.opened.Load()
-}
-
-// sleep waits for d on behalf of the turn. It returns the context's error when
-// that ends first, and errGateOpened when the route came to rest meanwhile.
-func (t *turn) sleep(ctx context.Context, d time.Duration) error {
-	if d > 0 {
-		wait := ctx
-		var gate *gateContext
-		if t.router.Load() != nil && !t.probe.Load() {
-			gate = &gateContext{Context: ctx, t: t}
-			wait = gate
-		}
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-wait.Done():
-		}
-		if gate != nil {
-			gate.release()
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if t.resting() {
-		return errGateOpened{t.quota()}
-	}
-	return nil
 }
