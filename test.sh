@@ -23,6 +23,11 @@ for mod in $(git ls-files --cached --others --exclude-standard -- go.mod '*/go.m
 	(cd "$dir" && run go vet ./... && run go test -race ./...)
 done
 
+# The race detector changes what is allocated, so allocations are counted without it.
+printf '\n== allocations\n'
+run go test -run 'Alloc|Waiter' ./bucket ./retryafter ./adapters/llm
+(cd examples && run go test -run 'Alloc|Waiter' ./bench)
+
 printf '\n== examples that end by themselves\n'
 for example in quickstart resty retryablehttp stack openai anthropic; do
 	run go run "./examples/$example"
