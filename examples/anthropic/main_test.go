@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/anthropics/anthropic-sdk-go"
 	"go.uber.org/goleak"
@@ -12,9 +14,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// soon is a context for the real clock: a wait that would pass it is not begun.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func TestShowOnLoopback(t *testing.T) {
 	var out strings.Builder
-	if err := show(t.Context(), &out, false, models{primary, backup}, plenty); err != nil {
+	if err := show(soon(t), &out, false, models{primary, backup}, plenty); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -40,7 +49,7 @@ func TestKeyIsUsedAndNotPrinted(t *testing.T) {
 	t.Setenv("ANTHROPIC_API_KEY", secret)
 	t.Setenv("ANTHROPIC_BASE_URL", server.URL)
 	var out strings.Builder
-	if err := show(t.Context(), &out, true, models{primary, backup}, plenty); err != nil {
+	if err := show(soon(t), &out, true, models{primary, backup}, plenty); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(out.String(), secret) {

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/openai/openai-go/v3"
 	"go.uber.org/goleak"
@@ -12,9 +14,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// soon is a context for the real clock: a wait that would pass it is not begun.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func TestShowOnLoopback(t *testing.T) {
 	var out strings.Builder
-	if err := show(t.Context(), &out, false, model, plenty); err != nil {
+	if err := show(soon(t), &out, false, model, plenty); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -37,7 +46,7 @@ func TestKeyIsUsedAndNotPrinted(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", secret)
 	t.Setenv("OPENAI_BASE_URL", server.URL+"/v1")
 	var out strings.Builder
-	if err := show(t.Context(), &out, true, model, plenty); err != nil {
+	if err := show(soon(t), &out, true, model, plenty); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(out.String(), secret) {
