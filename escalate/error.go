@@ -37,6 +37,9 @@ func (k Kind) String() string {
 	}
 }
 
+// MarshalText is String, for JSON and logs.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
 // Sentinels of this package. What a gate refuses matches gobreaker.ErrOpenState
 // or gobreaker.ErrTooManyRequests.
 var (

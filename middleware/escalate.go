@@ -69,7 +69,14 @@ func (l *escalateLayer) roundTrip(t *turn, req *http.Request) (*http.Response, e
 		r := req
 		if len(failed) > 0 || !l.router.Plain(route) {
 			if r, err = l.rewrite(route, req); err != nil {
-				return nil, errors.Join(append(failed, &localError{err})...)
+				err = &localError{err}
+				if len(failed) == 0 {
+					return nil, err
+				}
+				t.done(permit, escalate.Outcome{Verdict: escalate.Neutral}) // this backup cannot have the request
+				t.leave()
+				failed = append(failed, err)
+				continue
 			}
 		}
 		resp, err := l.send(t, r)

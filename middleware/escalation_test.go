@@ -436,3 +436,31 @@ func TestABrokenStreamIsBookedApart(t *testing.T) {
 		})
 	}
 }
+
+// A backup that cannot have the request is passed over; what the routes before it
+// ended with is not lost.
+func TestABackupThatCannotHaveTheRequestIsPassedOver(t *testing.T) {
+	model := escalate.Route{Name: "another model", Model: "small"} // wants a JSON body
+	for _, backups := range [][]escalate.Route{{model}, {model, backup()}} {
+		virtual(t, metertest.Config{}, func(r rig) {
+			r.script(primaryHost, refusal("100"))
+			c, s := r.routed(escalate.Config{Backups: backups}, policy(nil))
+			status, _, err := r.do(c, r.request("POST", strings.NewReader("not JSON")))
+			if len(backups) == 2 {
+				if status != 200 || err != nil {
+					r.Errorf("got %d, %v", status, err)
+				}
+				r.wantAt(backupHost, 1)
+				return
+			}
+			var escalated *escalate.Error
+			var refused *retryafter.RefusedError
+			if !errors.As(err, &escalated) || !errors.As(err, &refused) || !errors.Is(err, escalate.ErrNotJSON) || escalated.RetryAfter <= 0 {
+				r.Errorf("got %v", err)
+			}
+			if st := s.Stats().Routes[1]; st.State != "closed" || st.Probes != 0 {
+				r.Errorf("%+v", st)
+			}
+		})
+	}
+}

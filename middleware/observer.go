@@ -52,6 +52,9 @@ func (k EventKind) String() string {
 	return "unknown"
 }
 
+// MarshalText is String, for JSON and logs.
+func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
 // Event is one thing that happened. Which fields are set beside Kind, Key and
 // Attempt is said at each kind.
 type Event struct {

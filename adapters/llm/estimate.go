@@ -222,8 +222,13 @@ func (e *Estimator) price(req *http.Request) call {
 	return c
 }
 
+// hasBody reports whether req has a body. Of a client's request a ContentLength
+// of 0 says nothing where there is a Body: its length is not known then.
 func hasBody(req *http.Request) bool {
-	return req.ContentLength != 0 && (req.GetBody != nil || req.Body != nil && req.Body != http.NoBody)
+	if req.Body != nil {
+		return req.Body != http.NoBody
+	}
+	return req.GetBody != nil && req.ContentLength != 0
 }
 
 // open looks through the body, and reports whether it is JSON as a whole.
@@ -240,7 +245,7 @@ func (l *look) open(req *http.Request) bool {
 	defer body.Close()
 	l.r = io.LimitReader(body, maxBody)
 	l.request()
-	if l.broken && l.err == nil && !l.modelOnly && req.ContentLength < 0 {
+	if l.broken && l.err == nil && !l.modelOnly && req.ContentLength <= 0 {
 		for l.err == nil && l.read < maxUnknown { // how long is it?
 			l.i = l.n
 			l.fill()
