@@ -59,6 +59,17 @@ func (u Unit) String() string {
 // MarshalText is String, for JSON and logs.
 func (u Unit) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
+// UnmarshalText reads what MarshalText wrote.
+func (u *Unit) UnmarshalText(text []byte) error {
+	for k := range unitNames {
+		if unitNames[k] == string(text) {
+			*u = Unit(k)
+			return nil
+		}
+	}
+	return fmt.Errorf("bucket: unknown unit %q", text)
+}
+
 // maxCost is the most that one component of a Cost counts. Half a million calls of this size may
 // be summed before an int64 is full.
 const maxCost = 1 << 44

@@ -43,7 +43,7 @@ func (e *WaitError) Error() string {
 	if errors.Is(e.cause, ErrOverdue) {
 		return fmt.Sprintf("bucket: overdue on key %q: %s at least %v away", e.Key, e.Unit, e.Wait)
 	}
-	return fmt.Sprintf("bucket: deadline on key %q is nearer than the wait: %s at least %v away", e.Key, e.Unit, e.Wait)
+	return fmt.Sprintf("bucket: the wait on key %q is too long: %s at least %v away", e.Key, e.Unit, e.Wait)
 }
 
 // Is reports whether target is context.DeadlineExceeded.

@@ -45,6 +45,17 @@ func (s Shape) String() string {
 // MarshalText is String, for JSON and logs.
 func (s Shape) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText reads what MarshalText wrote.
+func (s *Shape) UnmarshalText(text []byte) error {
+	for k := TokenBucket; k <= Window; k++ {
+		if k.String() == string(text) {
+			*s = k
+			return nil
+		}
+	}
+	return fmt.Errorf("bucket: unknown shape %q", text)
+}
+
 // PerMinute returns the usual limit: amount of unit per minute in a token bucket that holds one
 // minute's worth. Amount zero is off.
 func PerMinute(unit Unit, amount int64) Limit {

@@ -2,6 +2,7 @@ package escalate
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +40,17 @@ func (k Kind) String() string {
 
 // MarshalText is String, for JSON and logs.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (k *Kind) UnmarshalText(text []byte) error {
+	for i := RateLimit; i <= Transport; i++ {
+		if i.String() == string(text) {
+			*k = i
+			return nil
+		}
+	}
+	return fmt.Errorf("escalate: unknown kind %q", text)
+}
 
 // Sentinels of this package. What a gate refuses matches gobreaker.ErrOpenState
 // or gobreaker.ErrTooManyRequests.

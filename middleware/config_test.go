@@ -27,6 +27,7 @@ func TestInvalidConfigsAreRefusedWithTheReason(t *testing.T) {
 		"MaxDelay":        {Ladder: retryafter.Policy{DefaultDelay: time.Minute, MaxDelay: time.Second, MaxRetries: 1}},
 		"BaseDelay":       {Retry: middleware.RetryPolicy{BaseDelay: time.Minute, MaxDelay: time.Second}},
 		"negative":        {Retry: middleware.RetryPolicy{MaxDelay: -1}},
+		"both set":        {Limiter: new(bucket.Local), Bucket: bucket.Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 1)}}},
 		"Config.Observer": {Pace: middleware.PaceConfig{Observer: middleware.NewSlogObserver(nil)}},
 	} {
 		if s, err := middleware.New(c); err == nil || s != nil || !strings.Contains(err.Error(), want) {

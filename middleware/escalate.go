@@ -70,10 +70,11 @@ func (l *escalateLayer) roundTrip(t *turn, req *http.Request) (*http.Response, e
 		if len(failed) > 0 || !l.router.Plain(route) {
 			if r, err = l.rewrite(route, req); err != nil {
 				err = &localError{err}
-				if len(failed) == 0 {
+				t.done(permit, escalate.Outcome{Verdict: escalate.Neutral})
+				if route == 0 {
 					return nil, err
 				}
-				t.done(permit, escalate.Outcome{Verdict: escalate.Neutral}) // this backup cannot have the request
+				// This backup cannot have the request.
 				t.leave()
 				failed = append(failed, err)
 				continue

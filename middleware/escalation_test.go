@@ -461,6 +461,10 @@ func TestABackupThatCannotHaveTheRequestIsPassedOver(t *testing.T) {
 			if st := s.Stats().Routes[1]; st.State != "closed" || st.Probes != 0 {
 				r.Errorf("%+v", st)
 			}
+			_, _, err = r.do(c, r.request("POST", strings.NewReader("not JSON"))) // while the primary rests
+			if !errors.As(err, &escalated) || !errors.Is(err, escalate.ErrNotJSON) || escalated.RetryAfter != 100*time.Second {
+				r.Errorf("got %v", err)
+			}
 		})
 	}
 }

@@ -43,6 +43,9 @@ type Config struct {
 
 // Validate names what is wrong with c, or returns nil.
 func (c Config) Validate() error {
+	if c.Limiter != nil && (len(c.Bucket.Limits) > 0 || c.Bucket.LimitsFor != nil) {
+		return errors.New("middleware: Config.Limiter and the limits of Config.Bucket are both set; the limiter has limits of its own")
+	}
 	if c.Limiter == nil {
 		if err := c.Bucket.Validate(); err != nil {
 			return fmt.Errorf("middleware: Config.Bucket: %w", err)

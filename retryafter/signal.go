@@ -1,6 +1,7 @@
 package retryafter
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"time"
@@ -48,6 +49,17 @@ func (c Class) String() string {
 
 // MarshalText is String, for JSON and logs.
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (c *Class) UnmarshalText(text []byte) error {
+	for k := OK; k <= Other; k++ {
+		if k.String() == string(text) {
+			*c = k
+			return nil
+		}
+	}
+	return fmt.Errorf("retryafter: unknown class %q", text)
+}
 
 // Window is one of the server's meters, as it stood when the server answered.
 type Window struct {
