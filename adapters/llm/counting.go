@@ -71,7 +71,7 @@ func (c Counting) validate() error {
 // weigh returns what tokens of output take of the limit.
 func (c Counting) weigh(tokens int64) int64 {
 	if c.OutputWeight == 0 {
-		return tokens
+		return min(tokens, maxTokens)
 	}
 	return ceil(float64(tokens) * c.OutputWeight)
 }

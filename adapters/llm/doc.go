@@ -22,6 +22,12 @@
 // account and model), and the tap on the answer. Where the estimate is enough,
 // [Cost] and [Key] go into PaceConfig.Cost and PaceConfig.Key by themselves.
 //
+// Where the Stack has a Router, the budget's key is the Quota of the route that a
+// call takes (escalate.Route.Quota), and not Key's: limits for a key
+// (bucket.Config.LimitsFor) are looked up by the Quota then, and two models or
+// accounts on one route share its budget. The estimate and the settlement are the
+// same.
+//
 // # The estimate
 //
 // A request's body is read once, from GetBody, through a window of 16 KiB; it is
@@ -30,12 +36,16 @@
 // and Bedrock's converse, with what has copied them. Their text is counted in
 // bytes of UTF-8, over [Config].BytesPerToken; base64 and hex in long runs have a
 // ratio of their own; each message and each call adds a little; pictures, sound
-// and files, however they are put in, have a fixed price each. The output is the
+// and files, however they are put in, have a fixed price each. In members that
+// are not known, what looks like text counts as text (it is long, or has a space
+// in it or letters beyond ASCII), and what looks like an id, a name or a URL does
+// not. The output is the
 // request's cap times the number of choices.
 //
 // A body of another shape, or one that is no JSON, is charged a quarter of its
 // bytes, up to 4 MiB. A figure that cannot be (a negative cap, a million choices,
-// a number in quotes) is left out of account, and counted by [Estimator.Ignored].
+// a number in quotes) is left out of account. [Estimator.Ignored] counts these, and
+// as one each the bodies that are no JSON.
 //
 // A slightly high estimate is the aim: what is too much comes back within
 // seconds, what is too little brings a refusal. An Estimator learns, for each
@@ -52,6 +62,10 @@
 // does for a stream that is closed early; where such a stream has stated its
 // input, as Anthropic's do, the input is settled and the estimate of the output
 // stands. An answer of 4xx that is no refusal is charged its input only.
+//
+// Nor is an answer heard that is compressed because the caller has set
+// Accept-Encoding himself (gzip, say): the estimate stands. Without that header
+// net/http asks for gzip of its own accord and undoes it, and the answer is heard.
 //
 // What counts differs; [Config].Counting overrides it by provider:
 //

@@ -3,8 +3,10 @@ package llm
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,8 +41,9 @@ type Config struct {
 
 	// Counting says what counts, by the name of the provider as retryafter has
 	// it ("openai", "anthropic", or the Name of a Provider in Reader); "generic"
-	// is every other host. It comes before the defaults, which are stated at
-	// Counting's fields and in the package documentation.
+	// is every other host; any other name is an error. It comes before the
+	// defaults, which are stated at Counting's fields and in the package
+	// documentation.
 	Counting map[string]Counting
 	// Reader tells which provider a host speaks, and reads errors within
 	// streams. Zero knows the built-in providers; give it the one that the
@@ -66,15 +69,24 @@ func (c Config) Validate() error {
 			return fmt.Errorf("llm: Config.%s: %d is more than %d tokens", r.name, r.value, maxTokens)
 		}
 	}
-	for name, counting := range c.Counting {
-		if err := counting.validate(); err != nil {
-			return fmt.Errorf("llm: Config.Counting[%q]: %w", name, err)
-		}
-	}
 	if err := c.Reader.Validate(); err != nil {
 		return fmt.Errorf("llm: Config.Reader: %w", err)
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Counting)) {
+		if err := c.Counting[name].validate(); err != nil {
+			return fmt.Errorf("llm: Config.Counting[%q]: %w", name, err)
+		}
+		if !c.knows(name) {
+			return fmt.Errorf("llm: Config.Counting[%q]: no provider has this name", name)
+		}
+	}
 	return nil
+}
+
+// knows reports whether a provider has this name. c's Reader is valid.
+func (c Config) knows(name string) bool {
+	r := retryafter.Reader{Providers: c.Reader.Providers, Hosts: map[string]string{"host.invalid": name}}
+	return r.Validate() == nil
 }
 
 // Bounds of what is believed and read.
@@ -114,8 +126,11 @@ func New(c Config) (*Estimator, error) {
 	return e, nil
 }
 
-// Ignored returns how many figures were not believed so far: in requests (a
-// negative cap, a number in quotes) and in what answers stated as usage.
+// Ignored returns how much was not believed so far: figures in requests (a
+// negative cap, a number in quotes), figures in what answers stated as usage, and,
+// each as one, requests' bodies that are charged by their size because they are no
+// JSON, break off, are nested too deeply or cannot be read without being used up.
+// JSON of an unknown shape is charged by its size too, and is not counted.
 func (e *Estimator) Ignored() uint64 { return e.ignored.Load() }
 
 // Cost estimates what req will cost: one request, and its tokens. It fits
@@ -196,6 +211,9 @@ func (e *Estimator) price(req *http.Request) call {
 	}
 	l := look{scanner: scanner{window: make([]byte, windowSize)}}
 	whole := l.open(req)
+	if !whole && l.read == 0 && l.err == io.EOF && req.ContentLength <= 0 {
+		return c // nothing is sent
+	}
 	e.ignored.Add(uint64(l.ignored))
 	if l.model != "" && c.model == "" {
 		c.model = l.model

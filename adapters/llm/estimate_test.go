@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/retryafter"
 )
 
 func TestHostileRequestsFallBackAndAreCounted(t *testing.T) {
@@ -390,6 +391,46 @@ func TestConfigIsValidated(t *testing.T) {
 	}
 	if _, err := New(Config{}); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestACountingForAProviderThatNobodyKnowsIsNamed(t *testing.T) {
+	err := Config{Counting: map[string]Counting{"openai": {}, "open-ai": {}}}.Validate()
+	if err == nil || !strings.HasPrefix(err.Error(), `llm: Config.Counting["open-ai"]: `) {
+		t.Error(err)
+	}
+	own := Config{Counting: map[string]Counting{"generic": {}, "openai": {}, "ours": {}}}
+	own.Reader.Providers = []retryafter.Provider{{Name: "ours", Hosts: []string{"llm.corp.example"}}}
+	if err := own.Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"anthropic", "azure-openai", "cerebras", "gemini", "vertex", "groq"} { // those with defaults
+		if !(Config{}).knows(name) {
+			t.Errorf("%s is not known", name)
+		}
+	}
+}
+
+// What Ignored's documentation says of bodies.
+func TestABodyThatIsNoJSONIsIgnoredAsOne(t *testing.T) {
+	for _, tc := range []struct {
+		name, body string
+		length     int64 // as req.ContentLength has it
+		ignored    uint64
+		input      int64
+	}{
+		{"no JSON", "hello, world", 12, 1, 3},
+		{"JSON of an unknown shape", `{"hello":[1]}`, 13, 0, 3},
+		{"nothing, of unknown length", "", 0, 0, 0},
+		{"nothing, in chunks", "", -1, 0, 0},
+	} {
+		e, _ := New(Config{})
+		req := post(t, "openai", "/v1/chat/completions", tc.body)
+		req.Body, req.ContentLength = io.NopCloser(strings.NewReader(tc.body)), tc.length
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(tc.body)), nil }
+		if cost, _ := e.Cost(req); cost.InputTokens != tc.input || e.Ignored() != tc.ignored {
+			t.Errorf("%s: %+v, %d ignored", tc.name, cost, e.Ignored())
+		}
 	}
 }
 

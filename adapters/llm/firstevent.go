@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/middleware"
@@ -55,7 +56,9 @@ func (c FirstEventConfig) Validate() error {
 //
 // The price is that the headers of a stream reach the caller only with its
 // first event, or after MaxWait. While it waits, a goroutine reads; it ends with
-// that read. An answer that the caller's own Accept-Encoding has compressed is
+// that read. A refusal's body ends with the event even if the stream goes on; to
+// Close it takes up to 100 ms then, in which the stream may end and free its
+// connection. An answer that the caller's own Accept-Encoding has compressed is
 // not looked at.
 //
 // A layer of an invalid configuration sends nothing, and returns Validate's error.
@@ -204,6 +207,10 @@ func (b *openedBody) firstEvent(req *http.Request, c FirstEventConfig) []byte {
 	}
 }
 
+// maxPing is how long a ping may be; a longer event is not tried for one, again
+// with each of its lines.
+const maxPing = 256
+
 // firstData returns the data of the first event in stream that is neither a
 // comment nor a ping. found is false while it is not here as a whole; an event
 // that the stream ends in counts too.
@@ -242,7 +249,7 @@ func firstData(stream []byte, ended bool) (event []byte, found bool) {
 				event = append(event, '\n')
 			}
 			event = append(event, value...)
-			if bytes.Equal(bytes.Join(bytes.Fields(event), nil), []byte(`{"type":"ping"}`)) {
+			if len(event) <= maxPing && bytes.Equal(bytes.Join(bytes.Fields(event), nil), []byte(`{"type":"ping"}`)) {
 				ping = true
 			}
 		}
@@ -272,30 +279,52 @@ func (b *openedBody) Read(p []byte) (int, error) {
 
 func (b *openedBody) Close() error { return b.rc.Close() }
 
-// refusedBody gives the event that the answer was, and then reads the stream to
-// its end, within bounds, so that the connection can be used again.
+// refusedBody gives the event that the answer was, and ends with it, whatever
+// the stream does: a server may keep it open for as long as it likes.
 type refusedBody struct {
 	event  []byte
 	stream *openedBody
-	seen   int
+	closed sync.Once
+	err    error
 }
 
 func (b *refusedBody) Read(p []byte) (int, error) {
-	if len(b.event) > 0 {
-		n := copy(p, b.event)
-		b.event = b.event[n:]
-		return n, nil
+	if len(b.event) == 0 {
+		return 0, io.EOF
 	}
-	for waste := [512]byte{}; b.seen < maxWaste; {
-		n, err := b.stream.Read(waste[:])
-		b.seen += n
-		if err != nil {
-			break // the event is whole: how the stream ended is no matter
-		}
-	}
-	return 0, io.EOF
+	n := copy(p, b.event)
+	b.event = b.event[n:]
+	return n, nil
 }
 
-const maxWaste = 64 << 10
+// What is waited for, and read, of a refused stream's rest.
+const (
+	maxWaste  = 64 << 10
+	wasteTime = 100 * time.Millisecond
+)
 
-func (b *refusedBody) Close() error { return b.stream.Close() }
+// Close gives the stream a moment to end, so that its connection can be used
+// again: most have ended already.
+func (b *refusedBody) Close() error {
+	b.closed.Do(func() {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			var waste [512]byte
+			for seen := 0; seen < maxWaste; {
+				n, err := b.stream.Read(waste[:])
+				if seen += n; err != nil {
+					return // the event is whole: how the stream ended is no matter
+				}
+			}
+		}()
+		timer := time.NewTimer(wasteTime)
+		defer timer.Stop()
+		select {
+		case <-ended:
+		case <-timer.C:
+		}
+		b.err = b.stream.Close()
+	})
+	return b.err
+}

@@ -202,6 +202,56 @@ func TestACancelledCallDoesNotWaitForTheFirstEvent(t *testing.T) {
 	})
 }
 
+// A server that refuses within a stream may well leave the stream open.
+func TestARefusalEndsWithItsEventThoughTheStreamGoesOn(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		rest func(w *io.PipeWriter)
+		took time.Duration
+	}{
+		{"silent for ever", func(*io.PipeWriter) {}, wasteTime},
+		{"pings for ever", func(w *io.PipeWriter) {
+			for err := error(nil); err == nil; time.Sleep(10 * time.Millisecond) {
+				_, err = io.WriteString(w, ": ping\n\n")
+			}
+		}, wasteTime},
+		{"sends without end", func(w *io.PipeWriter) {
+			for err := error(nil); err == nil; {
+				_, err = io.WriteString(w, "data: {}\n\n")
+			}
+		}, 0},
+		{"ends at once", func(w *io.PipeWriter) { w.Close() }, 0},
+		{"ends soon", func(w *io.PipeWriter) { time.Sleep(20 * time.Millisecond); w.Close() }, 20 * time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, w := io.Pipe()
+				go func() {
+					io.WriteString(w, "data: "+overloaded+"\n\n")
+					tc.rest(w)
+				}()
+				start := time.Now()
+				resp := lookAt(t, context.Background(), FirstEventConfig{}, "text/event-stream", r)
+				body, err := io.ReadAll(resp.Body)
+				if took := time.Since(start); resp.StatusCode != 529 || string(body) != overloaded || err != nil || took != 0 {
+					t.Errorf("%d, %q, %v after %v", resp.StatusCode, body, err, took)
+				}
+				resp.Body.Close()
+				if took := time.Since(start); took != tc.took {
+					t.Errorf("closed after %v, want %v", took, tc.took)
+				}
+				if _, err := w.Write([]byte("x")); err != io.ErrClosedPipe {
+					t.Errorf("the stream is not closed: %v", err)
+				}
+				if resp.Body.Close() != nil {
+					t.Error("closed twice, it fails")
+				}
+				time.Sleep(time.Second) // the writer sees it too
+			})
+		})
+	}
+}
+
 func TestAnInvalidFirstEventSendsNothing(t *testing.T) {
 	for _, c := range []FirstEventConfig{{MaxBytes: -1}, {MaxBytes: 1 << 30}, {Reader: retryafter.Reader{Hosts: map[string]string{"x": "nobody"}}}} {
 		closed := false

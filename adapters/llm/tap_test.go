@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -73,6 +75,8 @@ func TestWhatAnswersSettleFor(t *testing.T) {
 		{"a later zero against a figure", "anthropic", sse, "data: " + opening + "\n\ndata: {\"usage\":{\"input_tokens\":0,\"output_tokens\":4}}\n\n", cost(17, 4), 0},
 		{"negative and fractions", "openai", js, `{"usage":{"prompt_tokens":-3,"completion_tokens":4.5,"total_tokens":7}}`, cost(7, 0), 2},
 		{"nonsense", "openai", js, `{"usage":{"prompt_tokens":"3","completion_tokens":1e308,"total_tokens":99999999999999999999}}`, middleware.Outcome{}, 3},
+		{"more than any call has", "openai", js, `{"usage":{"prompt_tokens":1000000000000,"completion_tokens":16777217}}`, middleware.Outcome{}, 2},
+		{"no more in sum than any call has", "anthropic", js, `{"usage":{"input_tokens":16777216,"cache_creation_input_tokens":16777216,"output_tokens":16777216}}`, cost(maxTokens, maxTokens), 0},
 		{"null", "openai", js, `{"usage":{"prompt_tokens":null},"error":null}`, middleware.Outcome{}, 0},
 		{"usage of another kind", "openai", js, `{"usage":[{"prompt_tokens":3}]}`, middleware.Outcome{}, 0},
 		{"no JSON", "openai", js, `<html>"usage":{"prompt_tokens":3}}}}]]]`, middleware.Outcome{}, 0},
@@ -170,6 +174,48 @@ func TestCountingCanBeOverridden(t *testing.T) {
 	req, _ := http.NewRequest("POST", "https://llm.corp.example/v1", strings.NewReader(`{"max_tokens":3000,"messages":[]}`))
 	if cost, _ := e.Cost(req); cost.OutputTokens != 0 {
 		t.Errorf("%d reserved at an unknown host", cost.OutputTokens)
+	}
+}
+
+func TestAnAnswerThatLiesAboutItsUsageDoesNotBlockTheBudget(t *testing.T) {
+	for _, lie := range []string{`{"prompt_tokens":1000000000000,"completion_tokens":5}`, `{"prompt_tokens":99999999999,"completion_tokens":99999999999}`} {
+		synctest.Test(t, func(t *testing.T) {
+			e, _ := New(Config{})
+			stack, err := middleware.New(middleware.Config{
+				Bucket: bucket.Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Tokens, 200_000)}},
+				Pace:   middleware.PaceConfig{Charge: e.Charge},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := &http.Client{Transport: stack.Transport(roundTrip(func(*http.Request) (*http.Response, error) {
+				resp := answer(200, "application/json")
+				resp.Body = io.NopCloser(strings.NewReader(`{"usage":` + lie + `}`))
+				return resp, nil
+			}))}
+			start := time.Now()
+			for range 3 {
+				resp, err := client.Post("https://llm.corp.example/v1/chat/completions", "application/json", strings.NewReader(`{"messages":[{"role":"user","content":"hi"}],"max_tokens":10}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+			if waited := time.Since(start); waited != 0 || e.Ignored() == 0 {
+				t.Errorf("%s: waited %v, %d ignored", lie, waited, e.Ignored())
+			}
+		})
+	}
+}
+
+func TestACompressedAnswerLeavesTheEstimate(t *testing.T) {
+	tp := newTap(t, &Estimator{}, "openai", estimated)
+	if tp.Answered(answer(200, "application/json", "Content-Encoding", "gzip")) {
+		t.Error("it is to be heard")
+	}
+	if out := tp.End(nil); out.Known {
+		t.Errorf("%+v", out)
 	}
 }
 

@@ -64,8 +64,10 @@ func detailOf(key []byte) figure {
 	return noFigure
 }
 
-// maxFigure is more tokens than any call has; what is above it is ignored.
-const maxFigure = 1 << 40
+// maxFigure is more tokens than any call has; what is above it is ignored. It is
+// the bound of estimates too: what an answer states must not take a budget that
+// no request could.
+const maxFigure = maxTokens
 
 func newUsage() (u usage) {
 	u.renew()
@@ -125,6 +127,7 @@ func (u *usage) totals(estimate int64) (t totals, ok bool) {
 		t.output = at(total) - t.input
 		t.final = true
 	}
+	t.input, t.output = min(t.input, maxTokens), min(t.output, maxTokens)
 	t.cached, t.written = min(t.cached, t.input), min(t.written, t.input)
 	t.total = t.input + t.output
 	return t, true
