@@ -13,15 +13,16 @@ import (
 )
 
 // call is one logical call of a client, through all of retryablehttp's attempts.
+// It may be remembered for a while, so it knows none of its requests: these keep
+// their bodies.
 type call struct {
 	turn     context.Context // that of the Stack's turn
 	url      *url.URL        // of the requests that retryablehttp makes for it
 	attempts int             // of retryablehttp
-	first    attempt
 
 	// Where it waits: the context it waits under, and what stops watching that.
 	until context.Context
-	leave func() bool
+	leave func()
 }
 
 // attempt is one request of a call: an attempt of retryablehttp, or what a
@@ -120,6 +121,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // begin finds the call that req belongs to: that of the request which was
 // redirected, one that waits to be sent again, or a new one.
 func (t *transport) begin(req *http.Request) *attempt {
+	t.unnamed.take() // nobody has asked for it
 	if redirect := req.Response; redirect != nil && redirect.Request != nil {
 		if last := attemptIn(redirect.Request.Context()); last != nil {
 			return &attempt{Context: req.Context(), call: last.call}
@@ -131,15 +133,14 @@ func (t *transport) begin(req *http.Request) *attempt {
 	}
 	c := &call{url: req.URL, attempts: 1}
 	c.turn, _ = t.stack.Turn(req.Context()) // it ends with its attempts
-	c.first.Context, c.first.call = req.Context(), c
-	return &c.first
+	return &attempt{Context: req.Context(), call: c}
 }
 
 // failed is what an attempt that ended in err returns.
 func (t *transport) failed(a *attempt, sent *http.Request, err error) error {
 	a.once = !t.stack.Resendable(sent, err)
 	if t.host.Timeout > 0 && errors.Is(sent.Context().Err(), context.DeadlineExceeded) {
-		t.waiting.add(nil, a.call) // CheckRetry may not recognize the error
+		t.unnamed.put(a) // CheckRetry may not recognize the error
 	}
 	if _, ok := err.(tls.RecordHeaderError); ok {
 		return err // http.Client has a better one

@@ -22,6 +22,9 @@ func (t *transport) checkRetry(client *retryablehttp.Client, usual retryablehttp
 	}
 	return func(ctx context.Context, resp *http.Response, err error) (bool, error) {
 		a := attemptOf(resp, err)
+		if last := t.unnamed.take(); a == nil && resp == nil && isTimeout(err) {
+			a = last
+		}
 		again, checkErr := usual(ctx, resp, err)
 		switch {
 		case dealtWith(a, resp, err):
@@ -34,7 +37,7 @@ func (t *transport) checkRetry(client *retryablehttp.Client, usual retryablehttp
 		switch {
 		case a == nil:
 		case again && a.call.attempts <= client.RetryMax:
-			t.waiting.add(ctx, a.call)
+			t.waiting.add(ctx, a.call, waitOf(client.RetryWaitMax))
 		case err != nil:
 			t.waiting.remove(a.call)
 		}
@@ -58,9 +61,14 @@ func (t *transport) onlyOnce(a *attempt, err error) bool {
 	if a != nil {
 		return a.once || a.body.broken.Load()
 	}
-	// All that is known of a request which http.Client's Timeout has ended is
-	// its method, which *url.Error spells "Post".
+	// All that is known of it is its method, which *url.Error spells "Post".
 	var u *url.Error
 	return errors.As(err, &u) && u.Timeout() &&
 		!t.stack.Resendable(&http.Request{Method: strings.ToUpper(u.Op)}, nil)
+}
+
+// isTimeout reports whether err is what http.Client returns for a timeout.
+func isTimeout(err error) bool {
+	u, ok := err.(*url.Error)
+	return ok && u.Timeout()
 }

@@ -32,9 +32,7 @@
 // the wait for the answer, or the answer breaks off under a ResponseHandler. It
 // may have been carried out, and billed. As for the Stack itself,
 // RetryPolicy.AllMethods, or an Idempotency-Key on the request, allows it. (An
-// answer that says 500 is CheckRetry's business.) Where it is http.Client's own
-// Timeout that ends the wait, net/http does not tell for which request, so only
-// AllMethods does.
+// answer that says 500 is CheckRetry's business.)
 //
 // # What stays the caller's
 //
@@ -58,8 +56,15 @@
 // several calls use one *url.URL at the same time, two that are between attempts
 // may swap their turns: one then has less budget left, and the other more.
 //
-// A Request that is used again is another call, and another turn. So is whatever
-// is sent under the context of an answer's Request.
+// Where http.Client's own Timeout ends an attempt, net/http hides which one it was;
+// then it is told by the goroutine. So a RoundTripper around the Stack that sends
+// from a goroutine of its own makes a call's next attempt another turn, and an
+// Idempotency-Key of its request is not seen.
+//
+// A turn is kept between attempts for five minutes, or twice RetryWaitMax if that is
+// more; an attempt that a Backoff lets come later is another turn. A Request that
+// is used again is another call, and another turn. So is whatever is sent under the
+// context of an answer's Request.
 //
 // # Idle connections
 //

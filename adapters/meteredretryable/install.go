@@ -67,6 +67,7 @@ type transport struct {
 	host  *http.Client // whose transport it is
 
 	waiting waiting
+	unnamed unnamed
 
 	mu      sync.Mutex
 	clients map[weak.Pointer[retryablehttp.Client]]bool // whose CheckRetry is wrapped

@@ -2,13 +2,22 @@ package meteredretryable
 
 import (
 	"context"
+	"math"
 	"net/url"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // maxWaiting bounds how many calls are remembered between two attempts.
 const maxWaiting = 4096
+
+// waitOf returns for how long a call is remembered between two attempts, of a
+// client whose waits have that maximum: for longer than any of its waits, also
+// where a Backoff does not keep to it.
+func waitOf(longest time.Duration) time.Duration {
+	return max(5*time.Minute, 2*min(longest, math.MaxInt64/2))
+}
 
 // waiting has the calls that retryablehttp is about to send again. It has no hook
 // that tells the attempts of a call from those of another, other than those that
@@ -20,8 +29,8 @@ const maxWaiting = 4096
 // swap their turns here: a call then has less budget left, and another more.
 // Where a hook gives an attempt another URL, that attempt begins another turn.
 //
-// A call that retryablehttp gives up without a sign stays: when PrepareRetry
-// fails, say. At worst another call with that URL finds part of its budget
+// A call that retryablehttp gives up without a sign, when PrepareRetry fails, say,
+// stays until its time is over, and so does what its turn holds. At worst another call with that URL finds part of its budget
 // spent. Of too many that wait, any one goes.
 type waiting struct {
 	any   atomic.Bool // there are calls: mostly there are none
@@ -29,8 +38,8 @@ type waiting struct {
 	calls map[*url.URL]*call
 }
 
-// add has c wait, as long as ctx lasts; nil is as long as it takes.
-func (w *waiting) add(ctx context.Context, c *call) {
+// add has c wait as long as ctx lasts, but no longer than most.
+func (w *waiting) add(ctx context.Context, c *call, most time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.calls == nil {
@@ -46,9 +55,9 @@ func (w *waiting) add(ctx context.Context, c *call) {
 	}
 	w.calls[c.url] = c
 	w.any.Store(true)
-	if c.until = ctx; ctx != nil && ctx.Done() != nil {
-		c.leave = context.AfterFunc(ctx, func() { w.remove(c) })
-	}
+	until, cancel := context.WithTimeout(ctx, most)
+	stop := context.AfterFunc(until, func() { w.remove(c) })
+	c.until, c.leave = until, func() { stop(); cancel() }
 }
 
 // take returns the call that waits for a request of this URL, or nil. It waits
@@ -63,11 +72,10 @@ func (w *waiting) take(u *url.URL) *call {
 	if c == nil {
 		return nil
 	}
+	over := c.until.Err() != nil // it has not heard yet
 	w.drop(c)
-	ctx := c.until
-	c.until = nil
-	if ctx != nil && ctx.Err() != nil {
-		return nil // it has not heard yet
+	if over {
+		return nil
 	}
 	return c
 }
@@ -85,8 +93,6 @@ func (w *waiting) remove(c *call) {
 func (w *waiting) drop(c *call) {
 	delete(w.calls, c.url)
 	w.any.Store(len(w.calls) > 0)
-	if c.leave != nil {
-		c.leave()
-		c.leave = nil
-	}
+	c.leave()
+	c.until, c.leave = nil, nil
 }

@@ -2,8 +2,11 @@ package meteredretryable
 
 import (
 	"context"
+	"math"
 	"net/url"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // What is remembered is bounded, and the newest call is always among it.
@@ -12,7 +15,7 @@ func TestWaiting_IsBounded(t *testing.T) {
 	var last *call
 	for range 2 * maxWaiting {
 		last = &call{url: new(url.URL)}
-		w.add(context.Background(), last)
+		w.add(context.Background(), last, time.Hour)
 	}
 	if len(w.calls) != maxWaiting {
 		t.Errorf("%d calls wait, want %d", len(w.calls), maxWaiting)
@@ -28,19 +31,48 @@ func TestWaiting_LeavesWithItsContext(t *testing.T) {
 	var w waiting
 	c := &call{url: new(url.URL)}
 	ctx, cancel := context.WithCancel(context.Background())
-	w.add(ctx, c)
+	w.add(ctx, c, time.Hour)
 	cancel()
 	if w.take(c.url) != nil {
 		t.Error("it still waits")
 	}
-	w.add(nil, c)
-	w.add(context.Background(), c) // recognized after all
+	w.add(context.Background(), c, time.Hour)
+	w.add(context.Background(), c, time.Hour)
 	if w.take(c.url) != c || w.take(c.url) != nil || w.any.Load() {
 		t.Error("it does not wait, or twice")
 	}
-	w.add(nil, c)
+	w.add(context.Background(), c, time.Hour)
 	w.remove(&call{url: c.url})
 	if w.take(c.url) != c {
 		t.Error("another call with its URL has taken it along")
+	}
+}
+
+// A call that nobody sends again, and whose context never ends, leaves by itself.
+func TestWaiting_EndsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w waiting
+		c := &call{url: new(url.URL)}
+		w.add(context.Background(), c, time.Hour)
+		time.Sleep(time.Hour - 1)
+		if !w.any.Load() {
+			t.Error("it has left early")
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if w.any.Load() || w.take(c.url) != nil {
+			t.Error("it still waits")
+		}
+	})
+}
+
+// A call waits longer than its client does, whatever that is configured to.
+func TestWaiting_LongerThanTheClient(t *testing.T) {
+	for longest, want := range map[time.Duration]time.Duration{
+		0: 5 * time.Minute, time.Minute: 5 * time.Minute, time.Hour: 2 * time.Hour, math.MaxInt64: math.MaxInt64 - 1, -1: 5 * time.Minute,
+	} {
+		if got := waitOf(longest); got != want {
+			t.Errorf("%v: %v, want %v", longest, got, want)
+		}
 	}
 }
