@@ -31,7 +31,8 @@ const (
 	roots                // a list of requests
 	messages             // a list of messages, or one text
 	content              // text, or a list of texts and parts, or a part
-	loose                // a part, or a list of them; a string in its place is a name
+	loose                // a part, or a list of them; a string in its place may be a name
+	foreign              // what no shape has: of its strings those that look like text are text
 	raw                  // JSON that the model sees as such
 	model                // the model's name
 	limit                // the cap on the output
@@ -52,9 +53,11 @@ func ofRoot(key []byte) kind {
 	case "messages", "contents", "input", "chat_history":
 		return messages
 	case "system", "systemInstruction", "system_instruction", "instructions", "prompt", "content",
-		"message", "preamble", "texts", "inputs", "instances", "query", "documents", "suffix", "title":
+		"message", "preamble", "texts", "inputs", "instances", "query", "documents", "document", "suffix", "title",
+		"inputText":
 		return content
-	case "tools", "functions", "toolConfig", "tool_config", "response_format", "text", "output_config", "output_format":
+	case "tools", "functions", "toolConfig", "tool_config", "response_format", "text", "output_config", "output_format",
+		"promptVariables":
 		return raw
 	case "max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample", "max_new_tokens", "maxTokens":
 		return limit
@@ -66,8 +69,21 @@ func ofRoot(key []byte) kind {
 		return roots
 	case "generateContentRequest":
 		return root
+	case "metadata", "requestMetadata", "labels", "user", "safety_identifier", "prompt_cache_key", "cachedContent", "stop",
+		"stop_sequences", "tool_choice", "logit_bias", "stream_options", "safetySettings", "safety_settings", "mcp_servers":
+		return skipped
 	}
-	return skipped
+	return foreign
+}
+
+// holdsText reports whether a member of this kind, of a request, makes it one of
+// a known shape.
+func (k kind) holdsText() bool {
+	switch k {
+	case root, roots, messages, content, raw:
+		return true
+	}
+	return false
 }
 
 // ofOptions is the kind of a member of an object of options.
@@ -87,21 +103,23 @@ func ofOptions(key []byte) kind {
 func ofContent(key []byte) kind {
 	switch string(key) {
 	case "text", "content", "parts", "name", "arguments", "reasoning_content", "reasoning", "refusal", "thinking",
-		"summary", "output", "context", "title", "code", "message", "query":
+		"summary", "output", "context", "title", "code", "message", "query", "description", "prompt", "snippet", "stdout",
+		"stderr", "logs", "diff", "inputText":
 		return content
-	case "input", "args", "response", "json", "action", "parameters":
+	case "input", "args", "response", "json", "action", "parameters", "input_schema", "inputSchema", "variables":
 		return raw
 	case "image_url":
 		return image
 	case "input_audio", "audio", "audio_url", "video_url":
 		return audio
-	case "file", "file_id", "file_url", "file_data", "fileData":
+	case "file", "file_id", "file_url", "file_data", "fileData", "document_url":
 		return file
 	case "inlineData", "inline_data":
 		return inline
 	case "source":
 		return source
-	case "role", "type", "id", "status", "cache_control", "cachePoint", "logprobs", "annotations", "metadata":
+	case "role", "type", "id", "status", "cache_control", "cachePoint", "logprobs", "annotations", "metadata",
+		"citations", "signature", "thoughtSignature", "thought_signature":
 		return skipped
 	}
 	return loose
@@ -183,11 +201,13 @@ func (l *look) object(k kind, depth int) {
 		switch k {
 		case root:
 			child = ofRoot(key)
-			l.known = l.known || child != skipped && child != model && child != limit && child != choices
+			l.known = l.known || child.holdsText()
 		case options:
 			child = ofOptions(key)
 		case messages, content, loose:
 			child = ofContent(key)
+		case foreign:
+			child = foreign
 		case raw:
 			l.text.bytes += int64(len(key)) + 4 // quotes, colon, comma
 			child = raw
@@ -278,6 +298,8 @@ func (l *look) string(k kind) {
 	case raw:
 		l.text.bytes += 2
 		l.measure(&l.text)
+	case loose, foreign:
+		l.unnamed()
 	case model:
 		l.model = name(l.shortString())
 	case limit, choices, options, root:
@@ -296,6 +318,9 @@ func (l *look) scalar(k kind, word []byte) {
 		} else if len(word) != len("null") && (k == limit || k == choices) {
 			l.ignored++
 		}
+		return
+	}
+	if k == loose || k == foreign {
 		return
 	}
 	v, ok := number(word)
