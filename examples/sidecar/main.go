@@ -6,19 +6,35 @@
 //
 //	go run ./examples/sidecar -demo    # against a provider of its own; ends by itself
 //
-// An agent's credentials pass through as they are, and so do answers, the last of
-// a provider's refusals included. What the sidecar says itself is JSON as the
+// An agent's credentials pass through as they are, and so do answers. A refusal is
+// resent up to five times; the provider's last one then comes through, also where
+// it asks for a longer wait than -wait. What the sidecar says itself is JSON as the
 // providers' SDKs read it: {"type":"error","error":{"type","code","message"}}.
 //
 //	429, with Retry-After    no budget within -wait, or every route rests
+//	429, 503                 every route has refused, and none said for how long
 //	504                      the upstream did not answer in time
 //	502                      it could not be reached
 //
 // Agents should retry nothing themselves (max_retries=0): the sidecar has done so.
+// That goes for a POST too whose connection was lost, or that was answered with a
+// 5xx, and nobody can tell whether the provider has carried it out. So a lost call
+// may be billed twice.
 //
-// Streams pass unbuffered. A request is kept up to 8 MiB, so that it can be sent
-// again. An interrupt, or SIGTERM, ends the sidecar when its calls have ended; a
-// second one ends it at once.
+// -wait bounds each wait for the budget. A call has one before each send, so one
+// that is refused and sent again may take several times as long, and the answer's
+// own time besides. An agent that will not wait so long hangs up: its call then
+// leaves the queue.
+//
+// Streams pass unbuffered. But a provider may answer 200, and then send an overload
+// error as the first event: that is a refusal like any other. So a stream's headers
+// reach the agent with its first event, or after 10 s.
+//
+// A request is kept up to 8 MiB, so that it can be sent again. An interrupt, or
+// SIGTERM, ends the sidecar when its calls have ended; a second one ends it at once.
+//
+// What a provider's answers mean is told by its host. For another host, a gateway's
+// say, -provider names the provider that it speaks like: -provider openai
 //
 // A backup gets the request with the agent's credentials taken out, and the header
 // in SIDECAR_BACKUP_HEADER put in: SIDECAR_BACKUP_HEADER="Authorization: Bearer sk-..."

@@ -53,6 +53,10 @@ func TestABadCommandLineIsNamedAndEndsInStatus2(t *testing.T) {
 		{[]string{"-upstream", up + "?x=1"}, "", "more than a path"},
 		{[]string{"-upstream", "https://%zz"}, "", "-upstream: "},
 		{[]string{"-upstream", "http://127.0.0.1:8080"}, "", "is the sidecar itself"},
+		{[]string{"-upstream", "http://LOCALHOST:8080/v1"}, "", "-upstream is the sidecar itself"},
+		{[]string{"-upstream", "http://127.0.0.1", "-listen", ":80"}, "", "-upstream is the sidecar itself"},
+		{[]string{"-upstream", up, "-backup", "http://localhost:8080"}, "", "-backup is the sidecar itself"},
+		{[]string{"-upstream", up, "-provider", "nobody"}, "", "-provider: "},
 		{[]string{"-upstream", up, "-rpm", "-1"}, "", "-rpm is -1"},
 		{[]string{"-upstream", up, "-tpm", "-1"}, "", "-tpm is -1"},
 		{[]string{"-upstream", up, "-rpm", "many"}, "", `invalid value "many"`},
@@ -62,6 +66,10 @@ func TestABadCommandLineIsNamedAndEndsInStatus2(t *testing.T) {
 		{[]string{"-upstream", up, "-listen", "localhost:70000"}, "", "must be host:port"},
 		{[]string{"-upstream", up, "-backup", "backup"}, "", "-backup: "},
 		{[]string{"-upstream", up, "-backup", up}, "", "quota"},
+		{[]string{"-upstream", up, "-backup", "HTTPS://API.example.com:443/"}, "", "quota"},
+		{[]string{"-upstream", up, "-backup", "https://b.example.com"}, "bad name: secret", "SIDECAR_BACKUP_HEADER is not"},
+		{[]string{"-upstream", up, "-backup", "https://b.example.com"}, "Name: secret\nX: y", "SIDECAR_BACKUP_HEADER is not"},
+		{[]string{"-upstream", up}, "X-Api-Key: secret", "SIDECAR_BACKUP_HEADER without -backup"},
 		{[]string{"-upstream", up, "-backup-model", "m"}, "", "-backup-model without -backup"},
 		{[]string{"-upstream", up, "-backup", "https://b.example.com"}, "secret", "SIDECAR_BACKUP_HEADER"},
 		{[]string{"-demo", "-rpm", "5"}, "", "-demo goes alone"},
@@ -87,7 +95,7 @@ func TestHelpIsNoError(t *testing.T) {
 	if status := command(t.Context(), []string{"-h"}, noEnv, &stdout, &stderr); status != 0 {
 		t.Errorf("status %d, want 0", status)
 	}
-	for _, flag := range []string{"-listen", "-upstream", "-rpm", "-tpm", "-wait", "-backup", "-backup-model", "-demo"} {
+	for _, flag := range []string{"-listen", "-upstream", "-provider", "-rpm", "-tpm", "-wait", "-backup", "-backup-model", "-demo"} {
 		if !strings.Contains(stderr.String(), "  "+flag) {
 			t.Errorf("no %s in\n%s", flag, stderr.String())
 		}

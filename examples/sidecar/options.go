@@ -11,11 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/meteredhttp/meteredhttp/retryafter"
 )
 
 type options struct {
 	listen       string
 	upstream     *url.URL
+	provider     string // what the upstream speaks; "": its host tells
 	rpm, tpm     int64
 	wait         time.Duration
 	backup       *url.URL // nil: none
@@ -36,9 +39,10 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	}
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`address` to listen on")
 	f.StringVar(&upstream, "upstream", "", "base `URL` of the metered API; its path goes before the requests'")
+	f.StringVar(&o.provider, "provider", "", "`name` of the provider that the upstream speaks like, if its host does not\ntell: openai, anthropic, gemini, ...")
 	f.Int64Var(&o.rpm, "rpm", 0, "`requests` per minute that it allows; 0 for what its answers say")
 	f.Int64Var(&o.tpm, "tpm", 0, "`tokens` per minute that it allows; 0 for what its answers say")
-	f.DurationVar(&o.wait, "wait", 2*time.Minute, "how long a call may wait for its budget; one that would wait longer\ngoes to the backup, or is refused at once")
+	f.DurationVar(&o.wait, "wait", 2*time.Minute, "how long a call may wait for its budget, each time that it is sent; one\nthat would wait longer goes to the backup, or is refused at once")
 	f.StringVar(&backup, "backup", "", "base `URL` of an API that takes what the upstream refuses; its credential is\nin SIDECAR_BACKUP_HEADER, as \"Name: value\"")
 	f.StringVar(&o.backupModel, "backup-model", "", "`name` to put into the field \"model\" of what goes to the backup")
 	f.BoolVar(&o.demo, "demo", false, "show it with providers of its own, and end")
@@ -66,9 +70,12 @@ func (o *options) fill(upstream, backup, backupHeader string) (err error) {
 			return fmt.Errorf("sidecar: -backup: %w", err)
 		}
 	}
-	if backupHeader != "" {
+	if backupHeader != "" && !o.demo {
+		if backup == "" {
+			return errors.New("sidecar: SIDECAR_BACKUP_HEADER without -backup")
+		}
 		name, value, ok := strings.Cut(backupHeader, ":")
-		if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !ok || name == "" || value == "" {
+		if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !ok || !headerName(name) || !headerValue(value) {
 			return errors.New(`sidecar: SIDECAR_BACKUP_HEADER is not of the form "Name: value"`) // it is a secret
 		}
 		o.backupHeader = http.Header{http.CanonicalHeaderKey(name): {value}}
@@ -112,12 +119,17 @@ func (o *options) validate(f *flag.FlagSet) error {
 		return fmt.Errorf("sidecar: -tpm is %d, must not be negative", o.tpm)
 	case o.wait <= 0:
 		return fmt.Errorf("sidecar: -wait is %v, must be positive", o.wait)
-	case o.upstream.Host == o.listen:
+	case reaches(o.upstream, o.listen):
 		return fmt.Errorf("sidecar: -upstream is the sidecar itself, %s", o.listen)
-	case o.backup != nil && *o.backup == *o.upstream && o.backupModel == "":
+	case o.backup != nil && reaches(o.backup, o.listen):
+		return fmt.Errorf("sidecar: -backup is the sidecar itself, %s", o.listen)
+	case o.backup != nil && sameBase(o.backup, o.upstream) && o.backupModel == "":
 		return errors.New("sidecar: -backup is -upstream again: a backup has a quota of its own")
 	case o.backup == nil && o.backupModel != "":
 		return errors.New("sidecar: -backup-model without -backup")
+	}
+	if err := o.reader().Validate(); err != nil {
+		return fmt.Errorf("sidecar: -provider: %w", err)
 	}
 	_, port, err := net.SplitHostPort(o.listen)
 	if err == nil {
@@ -127,4 +139,12 @@ func (o *options) validate(f *flag.FlagSet) error {
 		return fmt.Errorf("sidecar: -listen is %q, must be host:port", o.listen)
 	}
 	return nil
+}
+
+// reader reads what the upstream's answers say.
+func (o *options) reader() retryafter.Reader {
+	if o.provider == "" {
+		return retryafter.Reader{}
+	}
+	return retryafter.Reader{Hosts: map[string]string{o.upstream.Host: o.provider}}
 }

@@ -31,6 +31,7 @@ func newProxy(o options, base http.RoundTripper, logs io.Writer) (*proxy, error)
 	if err != nil {
 		return nil, err
 	}
+	first := llm.FirstEvent(llm.FirstEventConfig{Reader: o.reader()})
 	target := o.upstream
 	if o.backup != nil { // then the routes put their own paths before the request's
 		target = &url.URL{Scheme: target.Scheme, Host: target.Host}
@@ -42,7 +43,7 @@ func newProxy(o options, base http.RoundTripper, logs io.Writer) (*proxy, error)
 			r.SetURL(target)
 			r.Out.Header.Del("Accept-Encoding") // what a call has cost is read from its answer
 		},
-		Transport:     stack.Transport(base),
+		Transport:     lastRefusals{stack.Transport(middleware.Chain(base, first))},
 		FlushInterval: -1,
 		ErrorLog:      log.New(logs, "sidecar: ", log.LstdFlags),
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { explain(err).write(w) },
@@ -63,7 +64,7 @@ func newStack(o options, observer middleware.Observer) (*middleware.Stack, error
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := llm.New(llm.Config{})
+	tokens, err := llm.New(llm.Config{Reader: o.reader()})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,10 @@ func newStack(o options, observer middleware.Observer) (*middleware.Stack, error
 		Limiter: patient{local, o.wait},
 		// One budget for the upstream, whoever calls and for whichever model.
 		Pace:     middleware.PaceConfig{Key: middleware.KeyByOrigin, Charge: tokens.Charge},
+		Reader:   o.reader(),
 		Observer: observer,
+		// The agents are told to retry nothing, so it is done here or by nobody.
+		Retry: middleware.RetryPolicy{AllMethods: true},
 	}
 	if o.backup != nil {
 		c.Router, err = escalate.New(escalate.Config{
@@ -90,8 +94,8 @@ func newStack(o options, observer middleware.Observer) (*middleware.Stack, error
 
 const backupQuota = "backup"
 
-// patient is a limiter whose callers bear a wait of at most that long. They are
-// told at once if it would be longer, by a *bucket.WaitError.
+// patient is a limiter whose callers bear a wait of at most that long, each time.
+// They are told at once if it would be longer, by a *bucket.WaitError.
 type patient struct {
 	*bucket.Local
 	most time.Duration

@@ -104,20 +104,87 @@ func TestTheProvidersLastRefusalComesThroughAsItIs(t *testing.T) {
 func TestAHoldLongerThanAnyWaitRefusesTheNextCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := metertest.New(metertest.Config{})
-		p.Script(metertest.Reply(429, "x", "Retry-After", "50"))
+		p.Script(metertest.Reply(429, "the provider's own", "Retry-After", "50", "X-Request-Id", "req_1", "Connection", "X-Hop", "X-Hop", "1"))
 		o := toProvider(t)
 		o.wait = 20 * time.Second
 		s := started(t, o, p.Transport())
-		for range 2 {
-			a := s.do(t, request(t, t.Context(), "/", small))
-			if after := a.header.Get("Retry-After"); a.status != 429 || after != "50" && after != "51" {
-				t.Errorf("got %d, Retry-After %q", a.status, after)
-			}
+		a := s.do(t, request(t, t.Context(), "/", small))
+		if a.status != 429 || a.body != "the provider's own" || a.header.Get("Retry-After") != "50" || a.header.Get("X-Request-Id") != "req_1" || a.header.Get("X-Hop") != "" {
+			t.Errorf("got %d, %v %q; want what the provider said", a.status, a.header, a.body)
+		}
+		a = s.do(t, request(t, t.Context(), "/", small))
+		if after := a.header.Get("Retry-After"); a.status != 429 || after != "50" && after != "51" || !strings.Contains(a.body, "no_budget") {
+			t.Errorf("the next call: %d, Retry-After %q, %s", a.status, after, a.body)
 		}
 		if p.Hits() != 1 {
 			t.Errorf("%d sends, want 1", p.Hits())
 		}
 	})
+}
+
+// Only part of a very long refusal is kept: half a document is worse than none.
+func TestARefusalTooLongToBeKeptIsToldInTheSidecarsWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := metertest.New(metertest.Config{})
+		p.Script(metertest.Reply(429, strings.Repeat("x", 1<<20), "Retry-After", "50"))
+		o := toProvider(t)
+		o.wait = 20 * time.Second
+		s := started(t, o, p.Transport())
+		if a := s.do(t, request(t, t.Context(), "/", small)); a.status != 429 || a.header.Get("Retry-After") == "" || !json.Valid([]byte(a.body)) {
+			t.Errorf("got %d, %v, %d bytes", a.status, a.header, len(a.body))
+		}
+	})
+}
+
+func TestALostCallIsSentAgain(t *testing.T) {
+	for name, lost := range map[string]metertest.Answer{
+		"no answer": {Fault: metertest.ResetAfter}, "500": metertest.Reply(500, "x"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := metertest.New(metertest.Config{})
+				p.Script(lost)
+				s := started(t, toProvider(t), p.Transport())
+				if a := s.do(t, request(t, t.Context(), "/", small)); a.status != 200 || p.Hits() != 2 {
+					t.Errorf("status %d after %d sends, want 200 after 2", a.status, p.Hits())
+				}
+			})
+		})
+	}
+}
+
+func TestAStreamThatBeginsWithAnOverloadErrorGoesToTheBackup(t *testing.T) {
+	const overloaded = `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`
+	for _, c := range []struct {
+		name, host, provider string
+		backup               bool
+	}{
+		{"a host that is known", "api.anthropic.com", "", true},
+		{"one that -provider names", "gateway.example.com", "anthropic", true},
+		{"one of a port that -provider names", "gateway.example.com:8443", "anthropic", true},
+		{"no backup", "api.anthropic.com", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begins := metertest.Answer{Status: 200, Events: []metertest.Event{{Data: metertest.SSE("error", overloaded)}}, Times: -1}
+				p, b := metertest.New(metertest.Config{Script: []metertest.Answer{begins}}), metertest.New(metertest.Config{})
+				b.Script(metertest.Answer{Events: events(3, time.Second)})
+				o := toProvider(t)
+				o.upstream, o.provider = upstreamAt(t, "https://"+c.host), c.provider
+				if c.backup {
+					o.backup = upstreamAt(t, "https://backup.example.com")
+				}
+				base := metertest.Hosts{c.host: p, "backup.example.com": b}.Transport()
+				a := started(t, o, base).do(t, request(t, t.Context(), "/v1/messages", small))
+				if c.backup && (a.status != 200 || strings.Count(a.body, "delta") != 3 || b.Served() != 1) {
+					t.Errorf("got %d %q, the backup served %d; want its stream", a.status, a.body, b.Served())
+				}
+				if !c.backup && (a.status != 529 || a.body != overloaded || p.Hits() < 2) {
+					t.Errorf("got %d %q after %d sends, want the error as a refusal", a.status, a.body, p.Hits())
+				}
+			})
+		})
+	}
 }
 
 func TestHopByHopHeadersStayOnTheirHop(t *testing.T) {
