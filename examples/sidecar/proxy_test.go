@@ -492,3 +492,20 @@ func TestStoppingLetsCallsEnd(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatAProviderAsksForIsReadByTheNameOfTheProvider(t *testing.T) {
+	for provider, read := range map[string]bool{"gemini": true, "": false} {
+		synctest.Test(t, func(t *testing.T) {
+			p := metertest.New(metertest.Config{})
+			p.Script(metertest.Reply(429, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"7s"}]}}`))
+			o := toProvider(t)
+			o.provider = provider
+			s := started(t, o, p.Transport())
+			began := time.Now()
+			a := s.do(t, request(t, t.Context(), "/", small))
+			if took := time.Since(began); a.status != 200 || (took >= 7*time.Second) != read {
+				t.Errorf("-provider %q: status %d after %v", provider, a.status, took)
+			}
+		})
+	}
+}
