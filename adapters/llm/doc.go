@@ -61,7 +61,8 @@
 // for it (stream_options.include_usage). Without usage the estimate stands, as it
 // does for a stream that is closed early; where such a stream has stated its
 // input, as Anthropic's do, the input is settled and the estimate of the output
-// stands. An answer of 4xx that is no refusal is charged its input only.
+// stands. An answer of 4xx that is no refusal is charged its input only, a
+// redirection no tokens.
 //
 // Nor is an answer heard that is compressed because the caller has set
 // Accept-Encoding himself (gzip, say): the estimate stands. Without that header

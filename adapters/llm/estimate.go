@@ -167,7 +167,8 @@ type call struct {
 	estimate  bucket.Cost
 	raw       float64 // tokens of the text, uncorrected; 0 if there is nothing to learn from
 	choices   int64
-	generates bool // the answer is written by a model, for whose length nothing else is known
+	limit     int64 // of the output of one choice; none if it is not positive
+	generates bool  // the answer is written by a model, for whose length nothing else is known
 }
 
 // host returns what is known of the host of a request.
@@ -200,7 +201,7 @@ func (e *Estimator) host(req *http.Request) *host {
 func (e *Estimator) price(req *http.Request) call {
 	c := call{host: e.host(req), estimate: bucket.Cost{Requests: 1}, choices: 1}
 	path := req.URL.Path
-	c.model = modelInPath(path)
+	c.model = modelInPath(req.URL)
 	if !hasBody(req) || counts(path) {
 		return c
 	}
@@ -228,9 +229,12 @@ func (e *Estimator) price(req *http.Request) call {
 	}
 	if !whole || !l.known {
 		c.estimate.InputTokens = l.size(req) / 4
+		if l.known { // nested too deeply, say: it may be answered all the same
+			c.estimate.OutputTokens = c.output(e, &l.sight, path)
+		}
 		return c
 	}
-	c.choices = l.choices
+	c.choices, c.limit = l.choices, l.cap
 	c.generates = !silent(path)
 	if l.images+l.audios+l.files == 0 {
 		c.raw = e.text(&l.sight)
@@ -337,10 +341,13 @@ func ceil(n float64) int64 {
 	return int64(math.Ceil(max(0, min(n, maxTokens))))
 }
 
-// silent reports whether answers below path have no output of a model.
+// silent reports whether answers at path have no output of a model: its last
+// segment says so, what comes before is somebody's own.
 func silent(path string) bool {
-	for _, s := range [...]string{"/embed", ":embed", ":batchEmbed", "/rerank", "/moderations"} {
-		if strings.Contains(path, s) {
+	path = strings.TrimSuffix(path, "/")
+	last := path[strings.LastIndexByte(path, '/')+1:]
+	for _, s := range [...]string{"embed", "Embed", "rerank", "moderations"} {
+		if strings.Contains(last, s) {
 			return true
 		}
 	}

@@ -43,13 +43,14 @@ func TestHostileRequestsFallBackAndAreCounted(t *testing.T) {
 		{"fraction", `{"max_tokens":50.0,` + text + `}`, input, 50, 0},
 		{"two caps: the higher", `{"max_tokens":50,"max_completion_tokens":70,` + text + `}`, input, 70, 0},
 		{"model is no string", `{"model":7,"max_tokens":50,` + text + `}`, input, 50, 1},
-		{"cut off", `{"max_tokens":50,` + text, 24, 0, 1},
+		{"cut off", `{"max_tokens":50,` + text, 24, 50, 1},
 		{"no JSON", strings.Repeat("x", 400), 100, 0, 1},
 		{"not a shape of anybody's", `{"a":"` + strings.Repeat("x", 392) + `"}`, 100, 0, 0},
 		{"a list", `[1,2,3,4]`, 2, 0, 1},
 		{"empty object", `{}`, 0, 0, 0},
-		{"depth 10,000 in the text", `{"messages":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`, 20013 / 4, 0, 1},
-		{"depth 10,000 in a schema", `{"messages":[],"tools":` + strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000) + `}`, 60025 / 4, 0, 1},
+		{"depth 10,000 in the text", `{"messages":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`, 20013 / 4, 1024, 1},
+		{"depth 10,000 in a schema", `{"messages":[],"tools":` + strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000) + `}`, 60025 / 4, 1024, 1},
+		{"too deep, behind the cap", `{"max_tokens":4000,"messages":[],"metadata":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, 444 / 4, 4000, 1},
 		{"depth 10,000 where nobody looks", `{"x":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `,` + text + `}`, 20089 / 4, 0, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -139,6 +140,9 @@ func TestWhatCallsCostWithoutAChat(t *testing.T) {
 		want                   bucket.Cost
 	}{
 		{"embedding of token ids", "/v1/embeddings", "application/json", `{"input":[[1,2,3],[4,5]],"model":"m"}`, bucket.Cost{Requests: 1, InputTokens: 15}},
+		{"embedding below a deployment", "/openai/deployments/e/embeddings", "application/json", `{"input":[1,2]}`, bucket.Cost{Requests: 1, InputTokens: 12}},
+		{"Gemini's embedding", "/v1beta/models/m:batchEmbedContents", "application/json", `{"requests":[]}`, bucket.Cost{Requests: 1, InputTokens: 10}},
+		{"a chat below a path with embed in it", "/embedded/v1/chat/completions", "application/json", `{"messages":[],"max_tokens":40}`, bucket.Cost{Requests: 1, InputTokens: 10, OutputTokens: 40}},
 		{"counting tokens", "/v1/messages/count_tokens", "application/json", `{"messages":[{"content":"hello"}]}`, bucket.Cost{Requests: 1}},
 		{"a file in a form", "/v1/audio/transcriptions", "multipart/form-data; boundary=x", "--x", bucket.Cost{Requests: 1, InputTokens: 3010}},
 	} {
@@ -376,6 +380,23 @@ func TestKeyNamesOriginCredentialAndModel(t *testing.T) {
 		key := Key(req)
 		if !strings.HasPrefix(key, "https://a:443#") || !strings.HasSuffix(key, " m") || strings.Contains(key, "s3cret") {
 			t.Errorf("with a credential: %q", key)
+		}
+	}
+}
+
+func TestEachBedrockProfileIsAModelOfItsOwn(t *testing.T) {
+	const arn = "arn%3Aaws%3Abedrock%3Aus-east-1%3A123456789012%3Ainference-profile%2F"
+	for escaped, want := range map[string]string{
+		arn + "us.anthropic.claude-sonnet-4": "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-sonnet-4",
+		arn + "us.amazon.nova-micro":         "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.amazon.nova-micro",
+		arn + strings.Repeat("x", 200):       "arn:aws:bedrock:us-east-1:123456789012:inference-profile/" + strings.Repeat("x", 200),
+		"anthropic.claude-v2%3A1":            "anthropic.claude-v2:1",
+	} {
+		req := post(t, "bedrock", "/model/"+escaped+"/converse", `{"messages":[]}`)
+		e, _ := New(Config{})
+		charge, _ := e.Charge(req)
+		if key := Key(req); !strings.HasSuffix(key, " "+want) || charge.Key != key {
+			t.Errorf("%q and %q, want %q", key, charge.Key, want)
 		}
 	}
 }

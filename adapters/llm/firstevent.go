@@ -185,11 +185,22 @@ func (b *openedBody) firstEvent(req *http.Request, c FirstEventConfig) []byte {
 		defer timer.Stop()
 		late = timer.C
 	}
+	seen, fresh := 0, 0 // what is done with, and what of the rest was looked at
 	for {
-		event, found := firstData(b.head, b.err != nil)
-		if found || b.err != nil || len(b.head) >= c.MaxBytes {
-			return event
+		if b.err != nil || blankLine(b.head[fresh:]) {
+			if seen == 0 && bytes.HasPrefix(b.head, []byte(byteOrderMark)) {
+				seen = len(byteOrderMark)
+			}
+			event, found, passed := nextEvent(b.head[seen:], b.err != nil)
+			if found || b.err != nil {
+				return event
+			}
+			seen += passed
 		}
+		if len(b.head) >= c.MaxBytes {
+			return nil
+		}
+		fresh = max(len(b.head)-len("\r\n\r"), seen)
 		b.pending = make(chan piece, 1)
 		go func(buf []byte, to chan<- piece) {
 			n, err := b.rc.Read(buf)
@@ -207,21 +218,34 @@ func (b *openedBody) firstEvent(req *http.Request, c FirstEventConfig) []byte {
 	}
 }
 
-// maxPing is how long a ping may be; a longer event is not tried for one, again
-// with each of its lines.
-const maxPing = 256
+// blankLine reports whether a blank line may have ended in p.
+func blankLine(p []byte) bool {
+	for _, s := range [...]string{"\n\n", "\n\r", "\r\r"} {
+		if bytes.Contains(p, []byte(s)) {
+			return true
+		}
+	}
+	return false
+}
 
 // firstData returns the data of the first event in stream that is neither a
 // comment nor a ping. found is false while it is not here as a whole; an event
 // that the stream ends in counts too.
 func firstData(stream []byte, ended bool) (event []byte, found bool) {
-	stream = bytes.TrimPrefix(stream, []byte("\xef\xbb\xbf"))
+	event, found, _ = nextEvent(bytes.TrimPrefix(stream, []byte(byteOrderMark)), ended)
+	return event, found
+}
+
+// nextEvent is firstData from where an event begins. It also returns how much of
+// stream it has passed over for good.
+func nextEvent(stream []byte, ended bool) (event []byte, found bool, passed int) {
+	whole := len(stream)
 	ping := false
 	for len(stream) > 0 {
 		i := bytes.IndexAny(stream, "\r\n")
 		if i < 0 {
 			if !ended {
-				return nil, false
+				return nil, false, passed
 			}
 			i = len(stream)
 		}
@@ -229,7 +253,7 @@ func firstData(stream []byte, ended bool) (event []byte, found bool) {
 		rest := stream[min(i+1, len(stream)):]
 		if i < len(stream) && stream[i] == '\r' {
 			if len(rest) == 0 && !ended {
-				return nil, false // a line feed may follow
+				return nil, false, passed // a line feed may follow
 			}
 			rest = bytes.TrimPrefix(rest, []byte("\n"))
 		}
@@ -238,10 +262,10 @@ func firstData(stream []byte, ended bool) (event []byte, found bool) {
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch {
 		case len(line) == 0:
-			if len(event) > 0 && !ping {
-				return event, true
+			if len(event) > 0 && !ping && !isPing(event) {
+				return event, true, passed
 			}
-			event, ping = nil, false
+			event, ping, passed = nil, false, whole-len(stream)
 		case string(name) == "event":
 			ping = string(value) == "ping"
 		case string(name) == "data":
@@ -249,15 +273,17 @@ func firstData(stream []byte, ended bool) (event []byte, found bool) {
 				event = append(event, '\n')
 			}
 			event = append(event, value...)
-			if len(event) <= maxPing && bytes.Equal(bytes.Join(bytes.Fields(event), nil), []byte(`{"type":"ping"}`)) {
-				ping = true
-			}
 		}
 	}
-	if ended && len(event) > 0 && !ping {
-		return event, true
+	if ended && len(event) > 0 && !ping && !isPing(event) {
+		return event, true, passed
 	}
-	return nil, false
+	return nil, false, passed
+}
+
+// isPing reports whether an event's data says that it is a ping.
+func isPing(event []byte) bool {
+	return len(event) <= 256 && string(bytes.Join(bytes.Fields(event), nil)) == `{"type":"ping"}`
 }
 
 func (b *openedBody) Read(p []byte) (int, error) {

@@ -252,6 +252,45 @@ func TestARefusalEndsWithItsEventThoughTheStreamGoesOn(t *testing.T) {
 	}
 }
 
+// To look at it again from the start with each line takes minutes for one answer.
+func TestAFirstEventOfManyLinesIsTriedForAPingOnce(t *testing.T) {
+	stream := []byte(strings.Repeat("data:x\n", 16<<10) + "\n")
+	if n := testing.AllocsPerRun(1, func() { firstData(stream, false) }); n > 100 {
+		t.Errorf("%v allocations", n)
+	}
+	if event, found := firstData(stream, false); !found || len(event) != 32<<10-1 {
+		t.Errorf("%d bytes, found %v", len(event), found)
+	}
+	if blankLine(stream[:len(stream)-1]) || blankLine([]byte("a\r\nb\nc\r")) {
+		t.Error("an event is looked for before there is the end of one")
+	}
+}
+
+func TestAnEventThatWasPassedOverIsNotLookedAtAgain(t *testing.T) {
+	refusal := "data: " + overloaded + "\n\n"
+	for _, before := range []string{"event: ping\r\ndata: {}\r\n\r\n", "data: {\"type\":\n data: \"ping\"}\n\n", "data: {\"type\": \"ping\"}\r\r", ":\n\n", "\n", "\xef\xbb\xbf\n\n"} {
+		for cut := 1; cut < 9; cut++ {
+			rest := before + refusal
+			resp := lookAt(t, context.Background(), FirstEventConfig{}, "text/event-stream", io.NopCloser(readerFunc(func(p []byte) (n int, err error) {
+				if n = copy(p, rest[:min(cut, len(rest))]); n == 0 {
+					err = io.EOF
+				}
+				rest = rest[n:]
+				return n, err
+			})))
+			_, found := firstData([]byte(before+refusal), true)
+			body, _ := io.ReadAll(resp.Body)
+			if want, _ := firstData([]byte(before+refusal), true); !found || (string(want) == overloaded) != (resp.StatusCode == 529) || resp.StatusCode == 529 && string(body) != overloaded {
+				t.Errorf("%q in pieces of %d: %d %q", before, cut, resp.StatusCode, body)
+			}
+		}
+	}
+	// What has been passed over, and nothing else, is not found again.
+	if _, found, passed := nextEvent([]byte(":\n\nevent: ping\ndata: x\n\ndata: y\n"), false); found || passed != 24 {
+		t.Errorf("found %v, %d passed over", found, passed)
+	}
+}
+
 func TestAnInvalidFirstEventSendsNothing(t *testing.T) {
 	for _, c := range []FirstEventConfig{{MaxBytes: -1}, {MaxBytes: 1 << 30}, {Reader: retryafter.Reader{Hosts: map[string]string{"x": "nobody"}}}} {
 		closed := false

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/meteredhttp/meteredhttp/middleware"
@@ -19,7 +20,7 @@ import (
 // Vertex, Bedrock, Azure), else from the body, which is read from GetBody up to
 // where the model is named.
 func Key(req *http.Request) string {
-	model := modelInPath(req.URL.Path)
+	model := modelInPath(req.URL)
 	if model == "" && hasBody(req) && !strings.HasPrefix(req.Header.Get("Content-Type"), "multipart/") {
 		l := look{scanner: scanner{window: make([]byte, windowSize)}, modelOnly: true}
 		l.open(req)
@@ -42,16 +43,27 @@ func keyOf(req *http.Request, model string) string {
 	return key + " " + model
 }
 
-// modelInPath returns the model that a URL names, or "".
-func modelInPath(path string) string {
+// maxModel is how long a model's name may be in a URL: as long as Bedrock's.
+const maxModel = 2048
+
+// modelInPath returns the model that a URL names, or "". Bedrock's may be an ARN
+// with a slash in it, which is escaped.
+func modelInPath(u *url.URL) string {
 	for _, p := range [...]struct{ before, after string }{
 		{"/models/", ":"},      // Gemini, Vertex
 		{"/model/", "/"},       // Bedrock
 		{"/deployments/", "/"}, // Azure
 		{"/endpoints/", ":"},   // Vertex
 	} {
+		path, escaped := u.Path, u.RawPath != "" && p.after == "/"
+		if escaped {
+			path = u.EscapedPath()
+		}
 		if _, rest, ok := strings.Cut(path, p.before); ok {
-			if model, _, ok := strings.Cut(rest, p.after); ok && model != "" && len(model) <= maxShort {
+			if model, _, ok := strings.Cut(rest, p.after); ok && model != "" && len(model) <= maxModel {
+				if plain, err := url.PathUnescape(model); escaped && err == nil {
+					return plain
+				}
 				return model
 			}
 		}

@@ -32,7 +32,8 @@ const (
 	fewInputs   = 5 // calls before the correction is used in full
 	fewOutputs  = 8 // calls before their output is expected again
 	percentile  = 95
-	forgetAfter = 512 // calls after which the older half weighs half
+	maxOutput   = 64 << 10 // tokens; no more is expected of a call
+	forgetAfter = 512      // calls after which the older half weighs half
 )
 
 // correction returns what the estimate of a call's text is to be multiplied by:
@@ -99,7 +100,11 @@ func (e *Estimator) learn(c *call, t totals) {
 		h.compare(float64(t.input) / c.raw)
 	}
 	if c.generates && t.final {
-		h.wrote(t.output / max(c.choices, 1))
+		one := t.output / max(c.choices, 1)
+		if c.limit > 0 {
+			one = min(one, c.limit) // no answer is longer
+		}
+		h.wrote(min(one, maxOutput))
 	}
 }
 

@@ -24,6 +24,7 @@ type tap struct {
 
 	line   lineState // of an event stream
 	prefix int       // bytes of "data:" that the line has begun with
+	mark   int       // bytes of a byte order mark that the stream has begun with, all if it has none
 	frame  frame     // of a stream in Amazon's framing
 	put    []byte    // usage that the next is to replace, if there is one: not followed yet
 	sample []byte    // how the document begins, for one that turns out to be an error
@@ -36,12 +37,13 @@ const maxSample = 4 << 10
 type form uint8
 
 const (
-	unheard  form = iota
-	rejected      // the call was turned down for what is wrong with it
-	document      // JSON, or a list of it
-	events        // an event stream
-	records       // JSON by the line
-	frames        // Amazon's event stream
+	unheard    form = iota
+	rejected        // the call was turned down for what is wrong with it
+	redirected      // the call is to go elsewhere
+	document        // JSON, or a list of it
+	events          // an event stream
+	records         // JSON by the line
+	frames          // Amazon's event stream
 )
 
 // Answered looks at what kind of body is to come, and for figures in the headers.
@@ -50,6 +52,8 @@ func (t *tap) Answered(resp *http.Response) bool {
 	switch {
 	case resp.StatusCode >= 400 && resp.StatusCode < 500:
 		t.form = rejected
+	case resp.StatusCode >= 300 && resp.StatusCode < 400:
+		t.form = redirected
 	case resp.StatusCode >= 300:
 	case encoded(resp.Header):
 	default:
@@ -110,7 +114,7 @@ func (t *tap) Heard(p []byte) {
 		t.keep(p)
 		t.follow.feed(p)
 	case events, records:
-		t.lines(p)
+		t.lines(t.unmarked(p))
 	case frames:
 		t.framed(p)
 	}
@@ -123,6 +127,9 @@ func (t *tap) End(err error) middleware.Outcome {
 		t.finish()
 		c := t.call.estimate
 		return middleware.Outcome{Cost: bucket.Cost{Requests: c.Requests, InputTokens: c.InputTokens}, Known: true}
+	case redirected: // it is paid for there
+		t.finish()
+		return middleware.Outcome{Cost: bucket.Cost{Requests: t.call.estimate.Requests}, Known: true}
 	case document, events, records:
 		t.documentEnds()
 		t.takePut()
@@ -178,6 +185,25 @@ const (
 
 const dataField = "data:"
 
+const byteOrderMark = "\xef\xbb\xbf"
+
+// unmarked takes a byte order mark, which an event stream may begin with, off
+// the beginning of the body.
+func (t *tap) unmarked(p []byte) []byte {
+	for t.mark < len(byteOrderMark) && len(p) > 0 {
+		if p[0] != byteOrderMark[t.mark] {
+			if t.mark > 0 {
+				t.line = inOther
+			}
+			t.mark = len(byteOrderMark)
+			break
+		}
+		t.mark++
+		p = p[1:]
+	}
+	return p
+}
+
 // lines follows an event stream, or JSON by the line. Each line of data is taken
 // for a document of its own: no provider breaks JSON over two.
 //
@@ -215,6 +241,9 @@ func (t *tap) lines(p []byte) {
 // nothing, and returns false, where that is not so.
 func (t *tap) stated(line []byte, at int) bool {
 	if t.form != events || !bytes.HasPrefix(line, []byte(dataField)) || at == 0 || line[at-1] != '"' || line[at] != usageWord[0] {
+		return false
+	}
+	if cr := bytes.IndexByte(line, '\r'); cr >= 0 && cr < len(line)-2 { // more than one line
 		return false
 	}
 	if t.putAside(line[at-1:]) {

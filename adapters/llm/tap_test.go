@@ -65,6 +65,9 @@ func TestWhatAnswersSettleFor(t *testing.T) {
 		{"JSON by the line", "cohere", "application/x-ndjson", "{\"a\":1}\n{\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}\n", cost(3, 4), 0},
 		{"pings, comments and other fields between", "anthropic", sse, ": hello\r\nid: 7\r\nretry: 5\r\nevent: message_delta\r\ndata:{\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}\r\n\r\n", cost(3, 4), 0},
 		{"lines ended by carriage returns", "anthropic", sse, "data: {\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}\r\rdata: {\"type\":\"ping\"}\r\r", cost(3, 4), 0},
+		{"the same, and a line feed at the end", "anthropic", sse, "data: {\"usage\":{\"input_tokens\":-5}}\r\rdata: {\"usage\":{\"input_tokens\":7,\"output_tokens\":9}}\n\n", cost(7, 9), 1},
+		{"a byte order mark", "anthropic", sse, "\xef\xbb\xbfdata: " + opening + "\n\ndata: {\"usage\":{\"output_tokens\":4}}\n\n", cost(17, 4), 0},
+		{"half of one", "anthropic", sse, "\xef\xbbdata: " + opening + "\n\ndata: {\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}\n\n", cost(3, 4), 0},
 		{"other fields that look like it", "anthropic", sse, "event: {\"usage\":{\"input_tokens\":9}}\n{\"usage\":{\"input_tokens\":9}}\ndat: {\"usage\":{\"input_tokens\":9}}\n\n", middleware.Outcome{}, 0},
 		{"escapes before it", "openai", js, `{"a\\":"\",","usage":{"prompt_tokens":3,"completion_tokens":4}}`, cost(3, 4), 0},
 		{"two dialects in one stream", "openai", sse, "data: {\"usageMetadata\":{\"promptTokenCount\":9,\"candidatesTokenCount\":9}}\n\ndata: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}\n\n", cost(3, 4), 0},
@@ -486,6 +489,53 @@ func TestEstimatesLearnFromUsage(t *testing.T) {
 			t.Errorf("%d models", n)
 		}
 	})
+}
+
+func TestExpectedOutputIsBoundedWhateverAnswersState(t *testing.T) {
+	for _, tc := range []struct {
+		name, cap string
+		stated    int64
+		most      int64
+	}{
+		{"more than any call has", ``, 1_000_000_000_000, 1024},
+		{"more than most models write", ``, maxTokens, maxOutput + maxOutput/8},
+		{"more than was allowed", `"max_tokens":300,`, 100_000, 330},
+	} {
+		e, _ := New(Config{})
+		for range 20 {
+			charge, _ := e.Charge(post(t, "openai", "/v1/chat/completions", `{"model":"m",`+tc.cap+`"messages":[]}`))
+			charge.Tap.Answered(answer(200, "application/json"))
+			charge.Tap.Heard(fmt.Appendf(nil, `{"usage":{"prompt_tokens":10,"completion_tokens":%d}}`, tc.stated))
+			charge.Tap.End(io.EOF)
+		}
+		if cost, _ := e.Cost(post(t, "openai", "/v1/chat/completions", `{"model":"m","messages":[]}`)); cost.OutputTokens > tc.most {
+			t.Errorf("%s: %d, want no more than %d", tc.name, cost.OutputTokens, tc.most)
+		}
+	}
+}
+
+func TestARedirectedCallIsPaidForOnce(t *testing.T) {
+	for _, status := range []int{301, 307, 308} {
+		tp := newTap(t, &Estimator{}, "openai", estimated)
+		if !tp.Answered(answer(status, "text/html")) {
+			t.Errorf("%d: nothing is to be said of it", status)
+		}
+		tp.Heard([]byte("<html>"))
+		if out := tp.End(nil); !out.Known || out.Cost != (bucket.Cost{Requests: 1}) {
+			t.Errorf("%d: %+v", status, out)
+		}
+	}
+}
+
+func TestAnErrorBehindLinesThatEndInCarriageReturnsIsTold(t *testing.T) {
+	stream := "data: {\"usage\":{\"input_tokens\":1}}\r\rdata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\r\r"
+	for _, end := range []string{"", "\n"} {
+		for name, cut := range cuts {
+			if out, _, _ := hear(t, "anthropic", "text/event-stream", stream+end, cut); out.Late.Class != retryafter.Overloaded {
+				t.Errorf("%s, ending in %q: %+v", name, end, out)
+			}
+		}
+	}
 }
 
 func TestOutputBucketsHoldWhatTheySay(t *testing.T) {
