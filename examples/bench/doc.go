@@ -31,6 +31,11 @@
 // TestMultiply counts, with -v, how often one call is sent to a server that refuses
 // everything, by each host with and without ours.
 //
+// TestGoodput is of another kind: it runs a batch of jobs against seven servers that
+// meter in seven ways, on virtual time, and prints what each client makes of it.
+//
+//	cd examples && go test ./bench -run Goodput -v [-goodput.svg FILE]
+//
 // What must hold wherever it runs (allocations, bytes for each waiter, order) is
 // held by tests, without a clock. They need a build without the race detector,
 // which changes what is allocated; under it they check less, and say so.

@@ -1,0 +1,176 @@
+package bench
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/middleware/metertest"
+)
+
+// A server is one of those that the goodput work runs against: how it meters, and
+// what its operator publishes. The client is told what is published and nothing of
+// the meter's shape.
+type server struct {
+	name     string
+	meter    metertest.Config
+	rpm, tpm int64 // published
+}
+
+// A batch is the work: its jobs' token costs in the order in which they are picked up.
+type batch struct {
+	costs   []int64
+	workers int
+}
+
+const (
+	goodputJobs    = 1000
+	goodputWorkers = 50
+	goodputHorizon = 30 * time.Minute // what is unfinished then has failed
+	sameCost       = 100
+	largestJob     = 20_000
+)
+
+// wires are the ways of the seven servers: 10 ms up; a served call takes 250 ms in
+// all, a refused one 20 ms.
+var wires = metertest.Config{Up: 10 * time.Millisecond, Latency: 250 * time.Millisecond, RefusedLatency: 20 * time.Millisecond}
+
+// published tpm of the servers whose tokens have no effect: not enforced, and wide.
+const idleTPM = 400_000
+
+// sevenServers returns the servers R, T, W, WT, Q, QT and S at the given rates.
+func sevenServers(rpm, tpm int64, offset time.Duration) []server {
+	requests, tokens := wires, wires
+	requests.Requests = rpm
+	tokens.Requests, tokens.Tokens = 10*rpm, tpm
+	with := func(name string, c metertest.Config, change func(*metertest.Config)) server {
+		change(&c)
+		s := server{name, c, c.Requests, c.Tokens}
+		if s.tpm == 0 {
+			s.tpm = idleTPM
+		}
+		return s
+	}
+	windows := func(c *metertest.Config) { c.Meter, c.Offset = metertest.FixedWindow, offset }
+	return []server{
+		with("R", requests, func(*metertest.Config) {}),
+		with("T", tokens, func(*metertest.Config) {}),
+		with("W", requests, windows),
+		with("WT", tokens, windows),
+		with("Q", requests, func(c *metertest.Config) { c.RequestBurst = max(rpm/60, 1) }),
+		with("QT", tokens, func(c *metertest.Config) { c.RequestBurst, c.TokenBurst = max(rpm/6, 1), largestJob }),
+		with("S", requests, func(c *metertest.Config) { c.RequestBurst, c.RefusedCostsRequest = max(rpm/60, 1), true }),
+	}
+}
+
+func (s server) windowed() bool { return s.meter.Meter == metertest.FixedWindow }
+
+// work returns the batch for s: equal costs where tokens have no effect, else a bounded
+// Pareto distribution (alpha 1.1, 500 to 20,000) drawn from seed.
+func (s server) work(jobs, workers int, seed uint64) batch {
+	b := batch{costs: make([]int64, jobs), workers: workers}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	const alpha, low, high = 1.1, 500.0, float64(largestJob)
+	lowA, highA := math.Pow(low, alpha), math.Pow(high, alpha)
+	for i := range b.costs {
+		if b.costs[i] = sameCost; s.meter.Tokens > 0 {
+			u := rng.Float64()
+			b.costs[i] = int64(math.Pow((highA-u*(highA-lowA))/(highA*lowA), -1/alpha))
+		}
+	}
+	return b
+}
+
+// least is the least possible makespan. For buckets it is the workers' bound or the time to
+// refill what the bucket does not hold; for windows the start of the last one needed plus the
+// waves of workers in it.
+func (s server) least(b batch) time.Duration {
+	var tokens int64
+	for _, n := range b.costs {
+		tokens += n
+	}
+	jobs, c := int64(len(b.costs)), s.meter
+	waves := func(jobs int64) time.Duration {
+		return time.Duration((jobs+int64(b.workers)-1)/int64(b.workers)) * c.Latency
+	}
+	if s.windowed() {
+		full := (jobs - 1) / c.Requests
+		last := jobs - full*c.Requests
+		if c.Tokens > 0 && (tokens-1)/c.Tokens >= full {
+			full = (tokens - 1) / c.Tokens
+			last = 0
+			for sum := b.costs[jobs-1]; sum <= tokens-full*c.Tokens && last < jobs-1; sum += b.costs[jobs-1-last] {
+				last++
+			}
+		}
+		if full == 0 {
+			return waves(jobs)
+		}
+		return max(waves(jobs), time.Duration(full)*time.Minute-c.Offset%time.Minute+waves(max(last, 1)))
+	}
+	refill := func(total, amount, burst int64) time.Duration {
+		if amount == 0 {
+			return 0
+		}
+		if burst == 0 {
+			burst = amount
+		}
+		return time.Duration(float64(total-burst)/float64(amount)*float64(time.Minute)) + c.Latency
+	}
+	return max(waves(jobs), refill(jobs, c.Requests, c.RequestBurst), refill(tokens, c.Tokens, c.TokenBurst))
+}
+
+// oracle returns the latency of every job, from its pick-up to its 200, for a first-in-first-out
+// client that knows a bucket server's meter and is never refused.
+func (s server) oracle(b batch) []time.Duration {
+	free := make([]float64, b.workers) // when each worker is
+	c := s.meter
+	requests := newOracleLevel(c.Requests, c.RequestBurst)
+	tokens := newOracleLevel(c.Tokens, c.TokenBurst)
+	latencies := make([]time.Duration, len(b.costs))
+	var left float64
+	for i, cost := range b.costs {
+		next := soonest(free)
+		picked := free[next]
+		left = max(left, picked)
+		left = max(requests.ready(left, 1), tokens.ready(left, float64(cost)))
+		requests.take(left, 1)
+		tokens.take(left, float64(cost))
+		free[next] = left + c.Latency.Seconds()
+		latencies[i] = time.Duration((free[next] - picked) * float64(time.Second))
+	}
+	return latencies
+}
+
+// oracleLevel is a server's bucket as the oracle sees it, in seconds and whole units.
+type oracleLevel struct{ rate, burst, level, at float64 }
+
+func newOracleLevel(amount, burst int64) *oracleLevel {
+	if amount == 0 {
+		return &oracleLevel{rate: 1, burst: math.Inf(1), level: math.Inf(1)}
+	}
+	if burst == 0 {
+		burst = amount
+	}
+	return &oracleLevel{rate: float64(amount) / 60, burst: float64(burst), level: float64(burst)}
+}
+
+func (l *oracleLevel) ready(at, cost float64) float64 {
+	level := min(l.burst, l.level+(at-l.at)*l.rate)
+	return at + max(0, cost-level)/l.rate
+}
+
+func (l *oracleLevel) take(at, cost float64) {
+	l.level = min(l.burst, l.level+(at-l.at)*l.rate) - cost
+	l.at = at
+}
+
+func soonest(at []float64) int {
+	least := 0
+	for i := range at {
+		if at[i] < at[least] {
+			least = i
+		}
+	}
+	return least
+}
