@@ -27,6 +27,8 @@ type account struct {
 	hold  hold
 	ramp  ramp
 
+	pacer *pacer // of Adaptive; nil when it is off
+
 	lastLeft  int64 // when somebody last left who was not overdue, on the unheld clock
 	probe     *call // the overdue call whose answer is awaited
 	probeEnds int64 // when it is awaited no longer
@@ -66,6 +68,11 @@ func (a *account) look(now int64, cost Cost, since int64) (way, int64) {
 		m := &a.meters[i]
 		ready = max(ready, m.ready(now, m.share(cost)))
 	}
+	if a.pacer != nil {
+		if ready = max(ready, a.pacer.ready(a, now, cost)); now < a.hold.until {
+			return stays, a.hold.until
+		}
+	}
 	w, at := a.overdue(now, cost, since)
 	if at <= now {
 		return w, now
@@ -79,9 +86,10 @@ func (a *account) clear(now int64) bool {
 	return now >= a.hold.until && a.ramp.size == 0 && (most == 0 || a.calls.open < most)
 }
 
-// fits brings all meters to now and reports whether each has room for a call of this cost.
+// fits brings all meters to now and reports whether each has room for a call of this cost, and
+// nothing that is known of the server speaks against it.
 func (a *account) fits(now int64, cost Cost) bool {
-	fits := true
+	fits := a.pacer == nil || a.pacer.ready(a, now, cost) <= now
 	meters := a.meters
 	for i := range meters {
 		m := &meters[i]
@@ -111,6 +119,9 @@ func (a *account) admit(now int64, cost Cost, w way) *call {
 	if a.ramp.size > 0 {
 		a.ramp.join(c)
 	}
+	if a.pacer != nil {
+		a.pacer.sent(a, now, cost)
+	}
 	if w == probes {
 		a.probe = c
 		a.probeEnds = later(now, a.local.maxWait)
@@ -132,6 +143,9 @@ func (a *account) arrival(now int64) Place {
 
 func newAccount(l *Local, hash uint64, key string, meters []meter) *account {
 	a := &account{local: l, key: key, hash: hash, meters: meters, slots: len(meters), clock: dawn, lastLeft: dawn}
+	if l.adaptive {
+		a.pacer = newPacer(meters)
+	}
 	a.hold.from, a.hold.until = dawn, dawn
 	a.line.arrival.at = dawn
 	a.line.last.at = dawn

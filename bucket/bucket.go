@@ -30,6 +30,7 @@ type Local struct {
 	maxInFlight int
 	maxKeys     int
 
+	adaptive       bool
 	refuseOverdue  bool
 	refuseOversize bool
 }
@@ -49,6 +50,7 @@ func New(c Config) (*Local, error) {
 		maxQueue:       c.MaxQueue,
 		maxInFlight:    c.MaxInFlight,
 		maxKeys:        c.MaxKeys,
+		adaptive:       c.Adaptive == AdaptiveOn,
 		refuseOverdue:  c.Overdue == OverdueRefuse,
 		refuseOversize: c.Oversize == OversizeRefuse,
 	}
@@ -152,6 +154,9 @@ func (l *Local) TakeAt(t time.Time, key string, cost Cost) (Grant, time.Duration
 	}
 	// Patience that begins at never is never at its end: nobody is overdue here.
 	at, _ := a.departs(now, cost, place, never)
+	if a.pacer != nil {
+		at = max(at, a.pacer.ready(a, now, cost))
+	}
 	return Grant{}, time.Duration(max(at-asked, 1))
 }
 

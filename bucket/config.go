@@ -24,6 +24,10 @@ type Config struct {
 	// 1/10,000, and never takes a capacity below 1.
 	Headroom float64
 
+	// Adaptive says whether the calls of a key are paced by what its server's refusals show of how
+	// it meters.
+	Adaptive AdaptivePolicy
+
 	// MaxWait is how long a waiter bears that nothing at all is admitted on its key before it is
 	// overdue. 0 means 30 s; negative means never. A hold stops its clock.
 	MaxWait time.Duration
@@ -46,6 +50,23 @@ type Config struct {
 	// forgotten first; a key with waiters, debt, a hold or open grants is kept, whatever MaxKeys says.
 	MaxKeys int
 }
+
+// AdaptivePolicy says whether calls are paced by what the server shows. The zero policy leaves that to
+// whoever makes the Local: New takes it for AdaptiveOff, since a limit means what it says.
+type AdaptivePolicy uint8
+
+const (
+	// AdaptiveDefault is AdaptiveOff here.
+	AdaptiveDefault AdaptivePolicy = iota
+	// AdaptiveOff lets go whatever the limits let go.
+	AdaptiveOff
+	// AdaptiveOn lets the calls of a crowd go one after the other, so that a refusal stops the rest,
+	// and learns from refusals what the server holds, how fast it refills, and when its windows end.
+	// It keeps calls back that the limits would let go, and never the other way round, with one
+	// exception: when a refusal has shown that the server counts in windows (see Grant.RefusedHinted), the
+	// start of a window fills the limits again, as an answer would that stated it by Grant.Report.
+	AdaptiveOn
+)
 
 // OverduePolicy says what becomes of an overdue waiter. The zero policy is OverdueProbe.
 type OverduePolicy uint8
@@ -92,6 +113,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("bucket: negative MaxInFlight %d", c.MaxInFlight)
 	case c.MaxKeys < 0:
 		return fmt.Errorf("bucket: negative MaxKeys %d", c.MaxKeys)
+	case c.Adaptive > AdaptiveOn:
+		return fmt.Errorf("bucket: unknown AdaptivePolicy %d", uint8(c.Adaptive))
 	case c.Overdue > OverdueRefuse:
 		return fmt.Errorf("bucket: unknown OverduePolicy %d", uint8(c.Overdue))
 	case c.Oversize > OversizeRefuse:

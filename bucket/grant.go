@@ -39,7 +39,15 @@ func (g Grant) Served() {
 // now has passed. The later of two holds wins; a hold of zero or less holds nothing.
 func (g Grant) Refused(hold time.Duration) {
 	if g.call != nil {
-		g.call.refuse(g.id, hold)
+		g.call.refuse(g.id, hold, unhinted)
+	}
+}
+
+// RefusedHinted is Refused by a server that says how long to wait: hint is what it says, without
+// the jitter and the caps that may be in hold. Adaptive learns from it how the server meters.
+func (g Grant) RefusedHinted(hold, hint time.Duration) {
+	if g.call != nil {
+		g.call.refuse(g.id, hold, max(hint, 0))
 	}
 }
 
@@ -115,6 +123,9 @@ func WithPlace(ctx context.Context, p Place) context.Context {
 // Account is what a limiter of another package implements to make grants. Its methods are called
 // with the id given to NewGrant, perhaps late, twice or not in order, and concurrently; they must
 // ignore an id that has ended, and they must not block.
+//
+// An Account that has a method RefusedHinted(id uint64, hold, hint time.Duration) is told of a
+// Grant.RefusedHinted by that.
 type Account interface {
 	Served(id uint64)
 	Refused(id uint64, hold time.Duration)

@@ -60,6 +60,9 @@ func (a *account) replace(now int64, meters []meter) {
 		taken |= 1 << m.slot
 	}
 	a.meters = meters
+	if a.pacer != nil {
+		a.pacer.relearn(a, now)
+	}
 	a.windows, a.slots = 0, 0
 	for i := range meters {
 		m := &meters[i]

@@ -13,6 +13,12 @@ func (c *call) serve(id uint64) {
 	if c.id == id && !c.served {
 		c.served = true
 		a.answered(c)
+		if p := a.pacer; p != nil {
+			p.landed()
+			if p.measures() {
+				p.clocked(a, c.left, a.tick(a.local.now()))
+			}
+		}
 		a.ramp.served(c)
 		a.moveUp()
 	}
@@ -50,22 +56,35 @@ func (c *call) cancel(id uint64) {
 	a.mu.Unlock()
 }
 
-// refuse: by the server.
-func (c *call) refuse(id uint64, span time.Duration) {
+// refuse: by the server, which asks to wait for hint.
+func (c *call) refuse(id uint64, span, hint time.Duration) {
 	if c.foreign != nil {
-		c.foreign.Refused(id, span)
+		if h, ok := c.foreign.(interface {
+			RefusedHinted(id uint64, hold, hint time.Duration)
+		}); ok && hint != unhinted {
+			h.RefusedHinted(id, span, hint)
+		} else {
+			c.foreign.Refused(id, span)
+		}
 		return
 	}
 	a := c.account
 	a.mu.Lock()
 	if c.id == id {
-		a.close(c, Cost{Requests: c.cost.Requests})
 		now := a.tick(a.local.now())
+		if a.pacer != nil {
+			a.pacer.lesson(a, now, c, hint)
+		}
+		cost := c.cost
+		a.close(c, Cost{Requests: cost.Requests})
 		if now >= a.hold.until {
 			a.ramp.end()
 		}
 		if span > 0 {
 			a.holdUntil(now, later(now, int64(span)))
+		}
+		if a.pacer != nil {
+			a.pacer.held(a, now, cost, hint)
 		}
 		a.moveUp()
 	}
@@ -79,6 +98,9 @@ func (a *account) close(c *call, final Cost) {
 		a.correct(c, final)
 	}
 	a.answered(c)
+	if a.pacer != nil && !c.served {
+		a.pacer.landed()
+	}
 	if a.ramp.size > 0 {
 		a.ramp.leave(c)
 	}
@@ -89,6 +111,9 @@ func (a *account) close(c *call, final Cost) {
 // refund acts at the time of the admission and needs no clock; it is dropped where c's own answer
 // has stated the level, and where the meter never charged c. An extra charge acts now.
 func (a *account) correct(c *call, final Cost) {
+	if a.pacer != nil {
+		a.pacer.correct(a, c, final)
+	}
 	for i := range a.meters {
 		m := &a.meters[i]
 		was, is := m.share(c.cost), m.share(final)

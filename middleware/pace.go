@@ -273,7 +273,11 @@ func (s *sending) refused(resp *http.Response, v verdict) {
 	t.setPlace(m.key, s.grant.Place())
 	s.report(v.sig.Windows)
 	s.ended.Store(true)
-	s.grant.Refused(v.hold)
+	if v.sig.HasHint {
+		s.grant.RefusedHinted(v.hold, v.sig.RetryAfter)
+	} else {
+		s.grant.Refused(v.hold)
+	}
 	if s.grant != (bucket.Grant{}) { // a zero grant holds nothing
 		t.holding(resp)
 	}

@@ -20,7 +20,7 @@ const DefaultHeadroom = 0.9
 // refuses one; without limits nothing is paced before the first refusal.
 type Config struct {
 	// Bucket configures the local limiter, unless Limiter is set. A zero
-	// Headroom is DefaultHeadroom here.
+	// Headroom is DefaultHeadroom here, and a zero Adaptive is AdaptiveOn.
 	Bucket bucket.Config
 	// Limiter replaces the local limiter, for a budget that several processes
 	// share.
@@ -89,6 +89,9 @@ func New(c Config) (*Stack, error) {
 	if s.limiter == nil {
 		if c.Bucket.Headroom == 0 {
 			c.Bucket.Headroom = DefaultHeadroom
+		}
+		if c.Bucket.Adaptive == bucket.AdaptiveDefault {
+			c.Bucket.Adaptive = bucket.AdaptiveOn
 		}
 		local, err := bucket.New(c.Bucket)
 		if err != nil {

@@ -1,0 +1,216 @@
+package bucket
+
+import "time"
+
+// A pacer is what Adaptive knows of one key's server. It keeps calls back that the limits would let
+// go, and never lets one go that they would not.
+//
+// No limit tells how a server meters: 600 a minute may be a bucket of 600, one of 10 that refills
+// ten times a second, or a count that starts again with every minute. They look alike until one
+// refuses. So the calls of a crowd are let out one after the other, a gap apart: the refusal of one
+// stops the rest, and what was taken before it is what the server holds.
+//
+// A pacer is in one of three modes. It starts opening; a refusal makes it drawing or counting. All
+// times and amounts are integer nanoseconds: an amount is the time in which the published rate
+// refills it, so that requests and tokens can be held against each other.
+type pacer struct {
+	mode mode
+	next int64 // nobody leaves before, unless few are unanswered
+	gap  int64 // between two departures, while opening and while counting
+
+	flying  int   // calls that have no answer yet
+	served  int64 // the fastest round trip of a served call; 0 when none is known
+	refused int64 // the fastest of a refused one
+	halved  int64 // when gap was last made smaller
+
+	event    int64 // when the first refusal of the latest crowd came back
+	released int64 // when the hold that followed it ended
+	boundary int64 // counting: when the server's window ends, at the latest
+	marked   bool  // counting: the last second before the boundary has begun
+
+	estimates []estimate // one for each meter, once a refusal has come
+}
+
+// A mode is how the server meters, as far as one knows.
+type mode uint8
+
+const (
+	opening  mode = iota // it has not refused yet: the limits are believed
+	drawing              // from a bucket: what it holds and how fast it refills is learned
+	counting             // in a window that ends at a known time
+)
+
+const (
+	// quickest is how fast a refusal is taken to come back until one has: a round trip within a
+	// continent. A served answer says more: a refusal takes about a tenth of it.
+	quickest    = 25 * time.Millisecond
+	servedShare = 10
+
+	// crowd is how many may be without an answer before anybody is kept back that has not been
+	// refused, and how many may be sent in the time that a refusal takes, once the server has served
+	// some: so many may be refused with the first one. Half a percent of a minute's calls is not much
+	// at any rate.
+	crowd      = 5
+	crowdShare = 200
+
+	// pourShare is how many leave in the time of a refusal at the start of a window.
+	pourShare = 8
+
+	// grain is what servers round a Retry-After up to.
+	grain = int64(time.Second)
+)
+
+// refusalTime is how long a refusal takes to come back.
+func (p *pacer) refusalTime() int64 {
+	if p.refused > 0 {
+		return p.refused
+	}
+	return max(int64(quickest), p.served/servedShare)
+}
+
+// alone is the gap in which a refusal comes back before the next call leaves.
+func (p *pacer) alone() int64 {
+	t := p.refusalTime()
+	return t + t/4
+}
+
+// newPacer returns the pacer of a key with these limits, of whose server nothing is known. Whoever has
+// stated the shape of every limit, by a Burst or as a Window, is believed until a refusal.
+func newPacer(meters []meter) *pacer {
+	p := &pacer{next: dawn, halved: dawn, event: dawn, released: dawn}
+	for i := range meters {
+		if meters[i].log == nil && meters[i].limit.Burst == 0 {
+			p.gap = p.alone()
+		}
+	}
+	return p
+}
+
+// ready is the instant from which a call of this cost may leave, as far as the pacer goes.
+func (p *pacer) ready(a *account, now int64, cost Cost) int64 {
+	at := p.next
+	if p.flying == 0 || p.flying < crowd && p.mode == opening {
+		at = now
+	}
+	if p.mode == opening {
+		return at
+	}
+	if p.mode == counting {
+		p.turn(a, now)
+	}
+	for i := range p.estimates {
+		e, m := &p.estimates[i], &a.meters[i]
+		span := m.span(m.share(cost))
+		if p.mode == drawing {
+			at = max(at, e.ready(now, span))
+		} else if e.debt > e.brim-span && e.debt > 0 {
+			a.hold.extend(now, p.boundary) // patience stands still until then
+			at = max(at, p.boundary)
+		}
+	}
+	return at
+}
+
+// sent notes that a call of this cost leaves now.
+func (p *pacer) sent(a *account, now int64, cost Cost) {
+	p.flying++
+	gap := p.gap
+	switch p.mode {
+	case drawing:
+		gap = p.alone()
+		steady := int64(0)
+		for i := range p.estimates {
+			e, m := &p.estimates[i], &a.meters[i]
+			span := m.span(m.share(cost))
+			e.take(now, span)
+			steady = max(steady, e.lasts(span))
+		}
+		if steady > 0 {
+			gap = min(gap, steady/2)
+		}
+	case counting:
+		for i := range p.estimates {
+			m := &a.meters[i]
+			p.estimates[i].take(now, m.span(m.share(cost)))
+		}
+		if now >= later(p.halved, p.alone()) {
+			// What left that long ago was not refused.
+			p.halved = now
+			p.gap = max(p.gap/2, p.refusalTime()/pourShare)
+		}
+	}
+	p.next = later(now, gap)
+}
+
+// landed notes that a call is served, or has ended without that.
+func (p *pacer) landed() { p.flying-- }
+
+// measures reports whether the time of a served answer is of use.
+func (p *pacer) measures() bool { return p.mode != opening || p.gap > 0 }
+
+// clocked notes how long a call took that left at left and is served now.
+func (p *pacer) clocked(a *account, left, now int64) {
+	trip := max(now-left, 1)
+	if p.served == 0 || trip < p.served {
+		p.served = trip
+	}
+	if p.mode != opening || now < later(p.halved, p.served) {
+		return
+	}
+	p.halved = now
+	p.gap = max(p.gap/2, p.least(a))
+}
+
+// least is the smallest gap while opening.
+func (p *pacer) least(a *account) int64 {
+	many := int64(0) // a minute's calls
+	for i := range a.meters {
+		if m := &a.meters[i]; m.limit.Unit == Requests {
+			if n := m.perMinute(); many == 0 || n < many {
+				many = n
+			}
+		}
+	}
+	if many == 0 {
+		return 0
+	}
+	return p.refusalTime() / max(crowd, many/crowdShare)
+}
+
+// turn goes over to the next window when the last one has ended. What was sent in its last second
+// may have counted in the new one.
+func (p *pacer) turn(a *account, now int64) {
+	if !p.marked && now >= p.boundary-grain {
+		p.marked = true
+		for i := range p.estimates {
+			p.estimates[i].mark()
+		}
+	}
+	if now < p.boundary {
+		return
+	}
+	p.marked = false
+	p.gap, p.halved = p.alone(), now
+	for i := range p.estimates {
+		e, m := &p.estimates[i], &a.meters[i]
+		e.debt = e.unmarked(p.boundary)
+		m.renew(now, e.debt)
+	}
+	for p.boundary <= now {
+		p.boundary = later(p.boundary, p.period(a))
+	}
+	if now >= p.boundary-grain {
+		p.turn(a, now)
+	}
+}
+
+// period is the length of the server's windows.
+func (p *pacer) period(a *account) int64 {
+	period := int64(time.Minute)
+	for i := range a.meters {
+		if per := int64(a.meters[i].limit.Per); i == 0 || per < period {
+			period = per
+		}
+	}
+	return max(period, grain)
+}

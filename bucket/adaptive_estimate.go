@@ -1,0 +1,102 @@
+package bucket
+
+import "math/bits"
+
+// An estimate is what one meter of the server's seems to hold. Its unit is the time in which the
+// published rate refills an amount.
+type estimate struct {
+	brim  int64 // the published capacity
+	burst int64 // the capacity as learned, at most brim
+	debt  int64 // what was taken and has not been refilled; the whole window's while counting
+	at    int64 // the instant that debt is for
+
+	learned int64 // the rate at the last refusal, in millionths of the published one
+	since   int64 // when that was
+	taken   int64 // since the last refusal
+	base    int64 // counting: the debt a second before the boundary
+}
+
+const (
+	million = 1_000_000
+
+	// recovery is how long it takes from nothing back to the published rate. The way is a cubic:
+	// flat where the learned rate is right, fast where it is not.
+	recovery = int64(120e9)
+	// deepestCut is what is left of a rate at the least after one refusal.
+	deepestCut = 700_000
+)
+
+// rate is the rate in use, in millionths of the published one.
+func (e *estimate) rate(now int64) int64 {
+	if e.learned >= million || now-e.since >= recovery {
+		return million
+	}
+	t := float64(now-e.since) / float64(recovery)
+	return min(e.learned+int64(t*t*t*million), million)
+}
+
+// refill brings debt to now.
+func (e *estimate) refill(now int64) {
+	dt := now - e.at
+	if dt <= 0 {
+		return
+	}
+	e.debt = max(e.debt-mulDiv(dt, e.rate(now), million), 0)
+	e.at = now
+}
+
+// ready is when a call that takes span may leave.
+func (e *estimate) ready(now, span int64) int64 {
+	e.refill(now)
+	over := e.debt - max(e.burst-span, 0)
+	if over <= 0 {
+		return now
+	}
+	return later(now, mulDiv(over, million, e.rate(now))+1)
+}
+
+// lasts is how long a span takes to be refilled.
+func (e *estimate) lasts(span int64) int64 { return mulDiv(span, million, e.rate(e.at)) }
+
+// take charges span.
+func (e *estimate) take(now, span int64) {
+	e.at = max(e.at, now)
+	e.debt = later(e.debt, span)
+	e.taken = later(e.taken, span)
+}
+
+// mark and unmarked find what was taken in the last second before a boundary.
+func (e *estimate) mark() { e.base = e.debt }
+
+func (e *estimate) unmarked(boundary int64) int64 {
+	return max(e.debt-e.base, 0)
+}
+
+// mulDiv is x*num/den, at most never, for operands that are not negative.
+func mulDiv(x, num, den int64) int64 {
+	hi, lo := bits.Mul64(uint64(x), uint64(num))
+	if hi >= uint64(den) {
+		return never
+	}
+	q, _ := bits.Div64(hi, lo, uint64(den))
+	return int64(min(q, uint64(never)))
+}
+
+// span is how long the published rate takes to refill amount, at most a capacity.
+func (m *meter) span(amount int64) int64 {
+	if m.log != nil {
+		return mulDiv(min(amount, m.log.amount), m.log.per, m.log.amount)
+	}
+	return m.cell.span(min(amount, m.cell.room))
+}
+
+// owing is what is taken and not refilled, as the limit has it.
+func (m *meter) owing(now int64) int64 {
+	if m.log != nil {
+		return mulDiv(m.log.usedAt(now), m.log.per, m.log.amount)
+	}
+	return max(m.cell.reach(m.cell.brim)-now, 0)
+}
+
+// perMinute is how much the limit allows in a minute.
+func (m *meter) perMinute() int64 { return mulDiv(m.limit.Amount, 60e9, int64(m.limit.Per)) }
