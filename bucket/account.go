@@ -120,7 +120,7 @@ func (a *account) admit(now int64, cost Cost, w way) *call {
 		a.ramp.join(c)
 	}
 	if a.pacer != nil {
-		a.pacer.sent(a, now, cost)
+		a.pacer.sent(a, now, c)
 	}
 	if w == probes {
 		a.probe = c

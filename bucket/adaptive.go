@@ -29,6 +29,8 @@ type pacer struct {
 	marked   bool  // counting: the last second before the boundary has begun
 
 	estimates []estimate // one for each meter, once a refusal has come
+	blamed    int        // the one that the last refusal was laid to
+	shallow   bool       // and it was its burst
 }
 
 // A mode is how the server meters, as far as one knows.
@@ -56,6 +58,9 @@ const (
 	// pourShare is how many leave in the time of a refusal at the start of a window.
 	pourShare = 8
 
+	// wallShare is the part of a window in which calls leave alone again before one was refused.
+	wallShare = 16
+
 	// grain is what servers round a Retry-After up to.
 	grain = int64(time.Second)
 )
@@ -77,7 +82,7 @@ func (p *pacer) alone() int64 {
 // newPacer returns the pacer of a key with these limits, of whose server nothing is known. Whoever has
 // stated the shape of every limit, by a Burst or as a Window, is believed until a refusal.
 func newPacer(meters []meter) *pacer {
-	p := &pacer{next: dawn, halved: dawn, event: dawn, released: dawn}
+	p := &pacer{blamed: nobody, next: dawn, halved: dawn, event: dawn, released: dawn}
 	for i := range meters {
 		if meters[i].log == nil && meters[i].limit.Burst == 0 {
 			p.gap = p.alone()
@@ -111,8 +116,8 @@ func (p *pacer) ready(a *account, now int64, cost Cost) int64 {
 	return at
 }
 
-// sent notes that a call of this cost leaves now.
-func (p *pacer) sent(a *account, now int64, cost Cost) {
+// sent notes that c leaves now.
+func (p *pacer) sent(a *account, now int64, c *call) {
 	p.flying++
 	gap := p.gap
 	switch p.mode {
@@ -121,8 +126,8 @@ func (p *pacer) sent(a *account, now int64, cost Cost) {
 		steady := int64(0)
 		for i := range p.estimates {
 			e, m := &p.estimates[i], &a.meters[i]
-			span := m.span(m.share(cost))
-			e.take(now, span)
+			span := m.span(m.share(c.cost))
+			c.depths = append(c.depths, e.take(now, span))
 			steady = max(steady, e.lasts(span))
 		}
 		if steady > 0 {
@@ -130,8 +135,12 @@ func (p *pacer) sent(a *account, now int64, cost Cost) {
 		}
 	case counting:
 		for i := range p.estimates {
-			m := &a.meters[i]
-			p.estimates[i].take(now, m.span(m.share(cost)))
+			e, m := &p.estimates[i], &a.meters[i]
+			depth := e.take(now, m.span(m.share(c.cost)))
+			c.depths = append(c.depths, depth)
+			if e.wall > 0 && depth > e.wall-e.brim/wallShare {
+				gap = max(gap, p.alone())
+			}
 		}
 		if now >= later(p.halved, p.alone()) {
 			// What left that long ago was not refused.
@@ -148,9 +157,14 @@ func (p *pacer) landed() { p.flying-- }
 // measures reports whether the time of a served answer is of use.
 func (p *pacer) measures() bool { return p.mode != opening || p.gap > 0 }
 
-// clocked notes how long a call took that left at left and is served now.
-func (p *pacer) clocked(a *account, left, now int64) {
-	trip := max(now-left, 1)
+// proved notes that c, which is served now, was not too much, and how long it took.
+func (p *pacer) proved(a *account, now int64, c *call) {
+	if p.mode == drawing && c.left > p.event {
+		for i, depth := range c.depths {
+			p.estimates[i].prove(depth)
+		}
+	}
+	trip := max(now-c.left, 1)
 	if p.served == 0 || trip < p.served {
 		p.served = trip
 	}

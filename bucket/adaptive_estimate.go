@@ -12,8 +12,13 @@ type estimate struct {
 
 	learned int64 // the rate at the last refusal, in millionths of the published one
 	since   int64 // when that was
-	taken   int64 // since the last refusal
-	base    int64 // counting: the debt a second before the boundary
+	from    int64 // when it was last known to be empty: a refusal that was laid to it
+	taken   int64 // what was served since
+	base    int64 // at a refusal, what was taken before it; counting, the debt a second before the boundary
+	wall    int64 // counting: where the last refusal of a window was
+	proven  int64 // the most that was taken and served
+	before  int64 // proven, before the last refusal
+	idle    int64 // for how long there was no debt since then: what was refilled is lost
 }
 
 const (
@@ -21,7 +26,7 @@ const (
 
 	// recovery is how long it takes from nothing back to the published rate. The way is a cubic:
 	// flat where the learned rate is right, fast where it is not.
-	recovery = int64(120e9)
+	recovery = int64(90e9)
 	// deepestCut is what is left of a rate at the least after one refusal.
 	deepestCut = 700_000
 )
@@ -41,8 +46,13 @@ func (e *estimate) refill(now int64) {
 	if dt <= 0 {
 		return
 	}
-	e.debt = max(e.debt-mulDiv(dt, e.rate(now), million), 0)
+	rate := e.rate(now)
+	e.debt -= mulDiv(dt, rate, million)
 	e.at = now
+	if e.debt < 0 {
+		e.idle += mulDiv(-e.debt, million, rate)
+		e.debt = 0
+	}
 }
 
 // ready is when a call that takes span may leave.
@@ -58,12 +68,25 @@ func (e *estimate) ready(now, span int64) int64 {
 // lasts is how long a span takes to be refilled.
 func (e *estimate) lasts(span int64) int64 { return mulDiv(span, million, e.rate(e.at)) }
 
-// take charges span.
-func (e *estimate) take(now, span int64) {
+// take charges span and returns the debt.
+func (e *estimate) take(now, span int64) int64 {
 	e.at = max(e.at, now)
 	e.debt = later(e.debt, span)
 	e.taken = later(e.taken, span)
+	return e.debt
 }
+
+// empty begins to measure anew: nothing is there now.
+func (e *estimate) empty(now int64) { e.from, e.taken, e.idle = now, 0, 0 }
+
+// slow sets the rate that was found at a refusal.
+func (e *estimate) slow(now, rate int64) {
+	e.learned = max(rate, mulDiv(e.rate(now), deepestCut, million), 1)
+	e.since = now
+}
+
+// prove notes that so much could be taken.
+func (e *estimate) prove(depth int64) { e.proven = max(e.proven, depth) }
 
 // mark and unmarked find what was taken in the last second before a boundary.
 func (e *estimate) mark() { e.base = e.debt }
@@ -82,12 +105,19 @@ func mulDiv(x, num, den int64) int64 {
 	return int64(min(q, uint64(never)))
 }
 
-// span is how long the published rate takes to refill amount, at most a capacity.
-func (m *meter) span(amount int64) int64 {
-	if m.log != nil {
-		return mulDiv(min(amount, m.log.amount), m.log.per, m.log.amount)
+// span is how long the published rate takes to refill amount, at most a capacity; rounded down, so that
+// the parts of a whole fit into it.
+func (m *meter) span(amount int64) int64 { return m.wholeSpan(min(amount, m.capacity())) }
+
+// wholeSpan is span without the bound of a capacity.
+func (m *meter) wholeSpan(amount int64) int64 {
+	if amount <= 0 {
+		return 0
 	}
-	return m.cell.span(min(amount, m.cell.room))
+	if m.log != nil {
+		return mulDiv(amount, m.log.per, m.log.amount)
+	}
+	return satMul(mulDiv(amount, m.cell.den, m.cell.num), m.cell.step)
 }
 
 // owing is what is taken and not refilled, as the limit has it.

@@ -5,6 +5,19 @@ import "time"
 // unhinted says that a refusal came without a word of the server's on how long to wait.
 const unhinted = time.Duration(-1)
 
+// soon is how near two refusals are that no mistaken burst explains: then the rate is too high.
+const soon = int64(10 * time.Second)
+
+// little is the part by which one stays below a rate that was found, so that it is not found again and
+// again.
+const little = 32
+
+// few is how many calls a rate is measured by at least.
+const few = 4
+
+// nobody is the index of no estimate.
+const nobody = -1
+
 // lesson learns from the refusal of c, which is still open. hint is how long the server asks to
 // wait, without what the caller adds to it.
 //
@@ -14,23 +27,45 @@ func (p *pacer) lesson(a *account, now int64, c *call, hint time.Duration) {
 	if trip := max(now-c.left, 1); p.refused == 0 || trip < p.refused {
 		p.refused = trip
 	}
+	p.unserved(a, c)
 	if c.left <= p.event {
+		p.crowded(a, c)
 		return
 	}
-	first := p.estimates == nil
-	if first {
+	if p.estimates == nil {
 		p.estimate(a, now)
 	}
-	after := a.calls.after(c)
-	p.depth(a, now, c, after)
-	if hint >= 0 && p.windowed(a, now, c, int64(hint)) {
+	p.depth(a, now, c)
+	if hint >= 0 && p.windowed(a, c, now, int64(hint)) {
 		p.count(a, now, int64(hint))
+		p.blamed = nobody
 	} else {
-		p.draw(a, now, c, hint, first)
+		p.draw(a, now, c, hint)
 	}
 	p.event = now
+}
+
+// unserved takes the request of a refused call from what was served; its tokens come back by correct.
+func (p *pacer) unserved(a *account, c *call) {
 	for i := range p.estimates {
-		p.estimates[i].taken = 0
+		if e, m := &p.estimates[i], &a.meters[i]; c.left > e.from {
+			e.taken -= m.wholeSpan(m.share(Cost{Requests: c.cost.Requests}))
+		}
+	}
+}
+
+// crowded learns from another refusal in a crowd. Calls that leave together may arrive in any order:
+// the bucket was empty before the least of them.
+func (p *pacer) crowded(a *account, c *call) {
+	if p.mode != drawing || p.blamed == nobody || len(c.depths) != len(p.estimates) {
+		return
+	}
+	e, m := &p.estimates[p.blamed], &a.meters[p.blamed]
+	own := m.span(m.share(c.cost))
+	base := c.depths[p.blamed] - own
+	e.proven = max(e.before, min(e.proven, base))
+	if p.shallow {
+		e.burst = min(e.burst, max(base, own))
 	}
 }
 
@@ -43,29 +78,39 @@ func (p *pacer) estimate(a *account, now int64) {
 			break // and all that follow
 		}
 		m.catchUp(now)
-		e := estimate{brim: m.span(m.capacity()), at: now, learned: million, since: now}
+		e := estimate{brim: m.span(m.capacity()), at: now, from: dawn, learned: million, since: now}
 		e.burst, e.debt = e.brim, m.owing(now)
 		p.estimates = append(p.estimates, e)
 	}
+	for i := range p.estimates {
+		m := &a.meters[i]
+		depth := p.estimates[i].debt
+		for c := a.calls.tail; c != nil; c = c.prev {
+			c.depths = append(c.depths, depth)
+			depth = max(depth-m.span(m.share(c.cost)), 0)
+		}
+	}
 }
 
-// depth notes in base how much of each meter was taken when c left, itself not counted.
-func (p *pacer) depth(a *account, now int64, c *call, after Cost) {
+// depth notes in base how much of each meter was taken when c left, itself not counted. All that
+// was taken before it is thought to be served, also where no answer is here yet.
+func (p *pacer) depth(a *account, now int64, c *call) {
 	for i := range p.estimates {
 		e, m := &p.estimates[i], &a.meters[i]
-		back := m.wholeSpan(m.share(after)) + m.span(m.share(c.cost))
-		if p.mode == counting {
-			e.base = max(e.debt-back, 0)
-			continue
+		if p.mode != counting {
+			e.refill(now)
 		}
-		e.refill(now)
-		e.base = max(e.debt-back+mulDiv(now-c.left, e.rate(now), million), 0)
+		if i < len(c.depths) {
+			e.base = max(c.depths[i]-m.span(m.share(c.cost)), 0)
+		}
+		e.before = e.proven
+		e.prove(e.base)
 	}
 }
 
 // windowed reports whether only a window explains that the server asks to wait for hint: a bucket
 // asks for no longer than the call takes to be refilled, at half of the published rate even.
-func (p *pacer) windowed(a *account, now int64, c *call, hint int64) bool {
+func (p *pacer) windowed(a *account, c *call, now, hint int64) bool {
 	if len(p.estimates) == 0 {
 		return false
 	}
@@ -107,53 +152,68 @@ func (p *pacer) count(a *account, now, hint int64) {
 	}
 	p.mode = counting
 	p.marked = false
+	fullest := nobody
 	for i := range p.estimates {
 		e := &p.estimates[i]
+		e.wall = 0
+		if fullest == nobody || e.base > p.estimates[fullest].base {
+			fullest = i
+		}
 		e.debt = max(e.debt, e.brim) // nothing more is to be had of it
-		e.base = e.debt
+	}
+	if fullest != nobody {
+		p.estimates[fullest].wall = p.estimates[fullest].base
+	}
+	for i := range p.estimates {
+		p.estimates[i].mark()
 	}
 }
 
 // draw goes over to a bucket, and learns what it holds or how fast it refills.
-func (p *pacer) draw(a *account, now int64, c *call, hint time.Duration, first bool) {
-	was := p.mode
+func (p *pacer) draw(a *account, now int64, c *call, hint time.Duration) {
 	p.mode = drawing
-	i := p.blame(a, c, hint)
-	if i < 0 {
+	i := p.blame(a, now, c, hint)
+	if i == nobody {
 		return
 	}
 	e, m := &p.estimates[i], &a.meters[i]
 	own := m.span(m.share(c.cost))
-	if first || was != drawing {
-		e.burst = min(max(e.base, own), e.burst)
-		return
-	}
+	p.blamed, p.shallow = i, true
 	rate := e.rate(now)
-	spent := e.taken - m.wholeSpan(m.share(a.calls.after(c))) - own
-	held := p.released - p.event
-	var measured int64
+	steady := e.learned == million && now-e.from >= soon // nothing speaks against the published rate
 	switch {
-	case mulDiv(max(held, 0), rate, million) <= e.burst:
-		// It was empty at both ends, and never full in between.
-		measured = mulDiv(max(spent, 0), million, max(now-p.event, 1))
-	case now-p.released > 3*e.burst:
-		measured = mulDiv(max(spent-e.burst, 0), million, max(now-p.released, 1))
+	case e.base+own > e.proven:
+		// So much has never been served: it is more than the bucket holds.
+		e.burst = min(max(e.base, own), e.burst)
+		e.empty(now)
+	case e.idle > 0 && steady && e.burst > own:
+		// It was full since the last refusal, and yet did not hold what it held before.
+		e.burst = max(min(e.base, e.burst-own/4), own)
+		e.empty(now)
+	case e.idle > 0 && steady:
+		// It holds one call: only a slower rate leaves something to spare.
+		e.slow(now, rate-rate/little)
+		e.empty(now)
 	default:
-		measured = million
+		// It was empty at both ends, and not full for long in between.
+		p.shallow = false
+		spent := e.taken - m.wholeSpan(m.share(a.calls.after(c))) - m.wholeSpan(m.share(Cost{InputTokens: c.cost.InputTokens, OutputTokens: c.cost.OutputTokens}))
+		if spent < few*own { // too little to tell a rate by: measure on
+			e.slow(now, rate-rate/little)
+			break
+		}
+		measured := mulDiv(spent, million, max(now-e.from-e.idle, 1))
+		e.slow(now, min(measured-measured/little, rate))
+		e.empty(now)
 	}
-	if measured >= rate-rate/32 {
-		e.burst = max(min(e.base, e.burst-own/4), own, 1)
-		return
-	}
-	e.learned = max(measured, mulDiv(rate, deepestCut, million))
-	e.since = now
 }
 
 // blame is the meter that refused c: the only one that could ask to wait for so long, or else the one
-// with the least to spare.
-func (p *pacer) blame(a *account, c *call, hint time.Duration) int {
-	could, n := -1, 0
-	least, spare := -1, int64(0)
+// of which so much was never served before, or else the one with the least to spare.
+func (p *pacer) blame(a *account, now int64, c *call, hint time.Duration) int {
+	could, n := nobody, 0
+	newest, beyond := nobody, int64(0)
+	least, spare := nobody, int64(0)
 	for i := range p.estimates {
 		e, m := &p.estimates[i], &a.meters[i]
 		span := m.span(m.share(c.cost))
@@ -164,25 +224,29 @@ func (p *pacer) blame(a *account, c *call, hint time.Duration) int {
 			could = i
 			n++
 		}
-		if s := e.burst - e.base - span; least < 0 || s < spare {
+		if b := e.base + span - e.proven; b > 0 && (newest == nobody || e.base+span > beyond) {
+			newest, beyond = i, e.base+span
+		}
+		if s := e.burst - e.base - span; least == nobody || s < spare {
 			least, spare = i, s
 		}
 	}
-	if n == 1 {
+	switch {
+	case n == 1:
 		return could
+	case newest != nobody:
+		return newest
+	}
+	if least == p.blamed && now-p.event < soon {
+		// What it was taught just now has not helped: perhaps it was another one.
+		for i := range p.estimates {
+			e, m := &p.estimates[i], &a.meters[i]
+			if span := m.span(m.share(c.cost)); i != least && span > 0 && e.base+span > e.burst/2 {
+				return i
+			}
+		}
 	}
 	return least
-}
-
-// wholeSpan is span without the bound of a capacity.
-func (m *meter) wholeSpan(amount int64) int64 {
-	if amount <= 0 {
-		return 0
-	}
-	if m.log != nil {
-		return mulDiv(amount, m.log.per, m.log.amount)
-	}
-	return satMul(mulDiv(amount, m.cell.den, m.cell.num), m.cell.step)
 }
 
 // renew makes the limit whole again at the start of a window of the server's, less debt: what an
@@ -210,7 +274,11 @@ func (p *pacer) held(a *account, now int64, cost Cost, hint time.Duration) {
 	for i := range p.estimates {
 		e, m := &p.estimates[i], &a.meters[i]
 		room := max(e.burst-m.span(m.share(cost)), 0)
-		e.debt = min(e.debt, later(room, mulDiv(int64(hint), e.rate(now), million)))
+		rate := e.rate(now)
+		e.debt = min(e.debt, later(room, mulDiv(int64(hint), rate, million)))
+		if i == p.blamed { // a hint is rounded up
+			e.debt = max(e.debt, later(room, mulDiv(max(int64(hint)-grain, 0), rate, million)))
+		}
 	}
 }
 
@@ -220,8 +288,8 @@ func (p *pacer) correct(a *account, c *call, final Cost) {
 		e, m := &p.estimates[i], &a.meters[i]
 		was, is := m.wholeSpan(m.share(c.cost)), m.wholeSpan(m.share(final))
 		e.debt = min(max(e.debt+is-was, 0), never)
-		if c.left > p.event {
-			e.taken = min(max(e.taken+is-was, 0), never)
+		if c.left > e.from {
+			e.taken = min(e.taken+is-was, never)
 		}
 	}
 }

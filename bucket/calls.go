@@ -16,6 +16,7 @@ type call struct {
 	later    Cost   // corrections of ended calls between it and the next open one
 	stated   uint64 // meters whose level an answer of its own has stated, by slot
 	logged   []int64
+	depths   []int64 // what of each estimate was taken when it left, itself counted; see pacer
 	served   bool
 	ramp     uint32 // the ramp it belongs to; 0 for none
 	servedIn uint32 // the round of that ramp it was served in
@@ -88,6 +89,7 @@ func (s *calls) end(c *call, final Cost) {
 	c.id++
 	c.prev, c.next = nil, nil
 	c.later, c.stated, c.served, c.ramp = Cost{}, 0, false, 0
+	c.depths = c.depths[:0]
 	if s.spare < maxSpare {
 		c.next = s.free
 		s.free = c

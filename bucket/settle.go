@@ -16,7 +16,7 @@ func (c *call) serve(id uint64) {
 		if p := a.pacer; p != nil {
 			p.landed()
 			if p.measures() {
-				p.clocked(a, c.left, a.tick(a.local.now()))
+				p.proved(a, a.tick(a.local.now()), c)
 			}
 		}
 		a.ramp.served(c)

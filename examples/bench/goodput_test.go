@@ -13,6 +13,7 @@ import (
 var (
 	goodputSVG  = flag.String("goodput.svg", "", "write the goodput table as an SVG to this file")
 	goodputRuns = flag.Int("goodput.runs", 5, "repetitions of each goodput run; the table has medians")
+	poissonRuns = flag.Int("goodput.poisson", 5, "repetitions of the runs with a Poisson neighbour")
 )
 
 // TestGoodput runs one batch of 1,000 jobs with 50 workers against seven servers that publish much

@@ -94,15 +94,7 @@ func (s server) least(b batch) time.Duration {
 		return time.Duration((jobs+int64(b.workers)-1)/int64(b.workers)) * c.Latency
 	}
 	if s.windowed() {
-		full := (jobs - 1) / c.Requests
-		last := jobs - full*c.Requests
-		if c.Tokens > 0 && (tokens-1)/c.Tokens >= full {
-			full = (tokens - 1) / c.Tokens
-			last = 0
-			for sum := b.costs[jobs-1]; sum <= tokens-full*c.Tokens && last < jobs-1; sum += b.costs[jobs-1-last] {
-				last++
-			}
-		}
+		full, last := s.fill(b)
 		if full == 0 {
 			return waves(jobs)
 		}
@@ -118,6 +110,22 @@ func (s server) least(b batch) time.Duration {
 		return time.Duration(float64(total-burst)/float64(amount)*float64(time.Minute)) + c.Latency
 	}
 	return max(waves(jobs), refill(jobs, c.Requests, c.RequestBurst), refill(tokens, c.Tokens, c.TokenBurst))
+}
+
+// fill is how many windows the batch fills, first in first out, and how many jobs are left for the
+// last one. What does not fit into the rest of a window waits for the next: where costs differ, a few
+// batches need a window more than their sum does.
+func (s server) fill(b batch) (full, last int64) {
+	var tokens int64
+	for _, cost := range b.costs {
+		if last == s.meter.Requests || s.meter.Tokens > 0 && tokens+cost > s.meter.Tokens {
+			full++
+			last, tokens = 0, 0
+		}
+		last++
+		tokens += cost
+	}
+	return full, last
 }
 
 // oracle returns the latency of every job, from its pick-up to its 200, for a first-in-first-out
@@ -172,5 +180,69 @@ func soonest(at []float64) int {
 			least = i
 		}
 	}
+	return least
+}
+
+// finish is when a perfect client has served the batch, if capacity(t) is how much of the batch's
+// share of a meter has been there by then.
+func finish(total float64, capacity func(t time.Duration) float64) time.Duration {
+	const step = 10 * time.Millisecond
+	at := time.Duration(0)
+	for capacity(at) < total && at < goodputHorizon {
+		at += step
+	}
+	return at
+}
+
+// meters calls f for each meter in force.
+func (s server) meters(b batch, f func(total, amount, burst float64)) {
+	var tokens int64
+	for _, n := range b.costs {
+		tokens += n
+	}
+	for _, m := range [...]struct{ total, amount, burst int64 }{
+		{int64(len(b.costs)), s.meter.Requests, s.meter.RequestBurst},
+		{tokens, s.meter.Tokens, s.meter.TokenBurst},
+	} {
+		if m.amount > 0 {
+			if m.burst == 0 {
+				m.burst = m.amount
+			}
+			f(float64(m.total), float64(m.amount), float64(m.burst))
+		}
+	}
+}
+
+// leastHalved is the least makespan when the limits are halved at an instant.
+func (s server) leastHalved(b batch, at time.Duration) time.Duration {
+	least := s.least(b)
+	s.meters(b, func(total, amount, burst float64) {
+		var end time.Duration
+		if s.windowed() {
+			end = finish(total, func(t time.Duration) float64 {
+				// The window that is on at the change has been used up before.
+				return amount + amount/2*float64((t+s.meter.Offset)/time.Minute)
+			})
+		} else {
+			end = finish(total, func(t time.Duration) float64 {
+				return burst + amount/60*min(t, at).Seconds() + amount/120*max(t-at, 0).Seconds()
+			})
+		}
+		least = max(least, end+s.meter.Latency)
+	})
+	return least
+}
+
+// leastShared is the least makespan beside a neighbour who takes half of what is refilled. Of a
+// window he gets only what a quick client leaves.
+func (s server) leastShared(b batch) time.Duration {
+	least := s.least(b)
+	if s.windowed() {
+		return least
+	}
+	s.meters(b, func(total, amount, burst float64) {
+		end := finish(total, func(t time.Duration) float64 { return burst + amount/120*t.Seconds() })
+		least = max(least, end+s.meter.Latency)
+	})
 	return least
 }
