@@ -1,6 +1,9 @@
 package bucket
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 // A pacer is what Adaptive knows of one key's server. It keeps calls back that the limits would let
 // go, and never lets one go that they would not.
@@ -17,6 +20,7 @@ type pacer struct {
 	mode mode
 	next int64 // nobody leaves before, unless few are unanswered
 	gap  int64 // between two departures, while opening and while counting
+	late int64 // drawing: how long the next call leaves more than it needs there
 
 	flying  int   // calls that have no answer yet
 	served  int64 // the fastest round trip of a served call; 0 when none is known
@@ -61,6 +65,9 @@ const (
 	// wallShare is the part of a window in which calls leave alone again before one was refused.
 	wallShare = 16
 
+	// chanceShare is the part of a burst that may be left to chance; see ready.
+	chanceShare = 8
+
 	// grain is what servers round a Retry-After up to.
 	grain = int64(time.Second)
 )
@@ -91,6 +98,9 @@ func newPacer(meters []meter) *pacer {
 	return p
 }
 
+// A call leaves up to its own refill later than its bucket would let it, by chance: two clients in step
+// would else never meet, and one of them would take all. The bucket keeps what is not taken.
+
 // ready is the instant from which a call of this cost may leave, as far as the pacer goes.
 func (p *pacer) ready(a *account, now int64, cost Cost) int64 {
 	at := p.next
@@ -107,7 +117,7 @@ func (p *pacer) ready(a *account, now int64, cost Cost) int64 {
 		e, m := &p.estimates[i], &a.meters[i]
 		span := m.span(m.share(cost))
 		if p.mode == drawing {
-			at = max(at, e.ready(now, span))
+			at = max(at, e.ready(now, span, p.late))
 		} else if e.debt > e.brim-span && e.debt > 0 {
 			a.hold.extend(now, p.boundary) // patience stands still until then
 			at = max(at, p.boundary)
@@ -123,22 +133,25 @@ func (p *pacer) sent(a *account, now int64, c *call) {
 	switch p.mode {
 	case drawing:
 		gap = p.alone()
-		steady := int64(0)
+		steady, chance := int64(0), int64(0)
 		for i := range p.estimates {
 			e, m := &p.estimates[i], &a.meters[i]
 			span := m.span(m.share(c.cost))
 			c.depths = append(c.depths, e.take(now, span))
-			steady = max(steady, e.lasts(span))
+			if lasts := e.lasts(span); lasts > steady {
+				steady, chance = lasts, min(span, (e.burst-min(span, e.burst))/chanceShare)
+			}
 		}
 		if steady > 0 {
 			gap = min(gap, steady/2)
+			p.late = rand.Int64N(chance + 1)
 		}
 	case counting:
 		for i := range p.estimates {
 			e, m := &p.estimates[i], &a.meters[i]
 			depth := e.take(now, m.span(m.share(c.cost)))
 			c.depths = append(c.depths, depth)
-			if e.wall > 0 && depth > e.wall-e.brim/wallShare {
+			if e.wall > 0 && abs(depth-e.wall) < e.brim/wallShare {
 				gap = max(gap, p.alone())
 			}
 		}

@@ -12,28 +12,40 @@ type estimate struct {
 
 	learned int64 // the rate at the last refusal, in millionths of the published one
 	since   int64 // when that was
-	from    int64 // when it was last known to be empty: a refusal that was laid to it
-	taken   int64 // what was served since
-	base    int64 // at a refusal, what was taken before it; counting, the debt a second before the boundary
-	wall    int64 // counting: where the last refusal of a window was
-	proven  int64 // the most that was taken and served
-	before  int64 // proven, before the last refusal
-	idle    int64 // for how long there was no debt since then: what was refilled is lost
+	mean    int64 // of the spans of late calls
+
+	from   int64 // when it was last known to be empty: a refusal that was laid to it
+	taken  int64 // what was served since
+	base   int64 // at a refusal, what was taken before it; counting, the debt a second before the boundary
+	wall   int64 // counting: where the last refusal of a window was
+	proven int64 // the most that was taken and served
+	before int64 // proven, before the last refusal
+	idle   int64 // for how long there was no debt since then: what was refilled is lost
 }
 
 const (
 	million = 1_000_000
 
-	// recovery is how long it takes from nothing back to the published rate. The way is a cubic:
-	// flat where the learned rate is right, fast where it is not.
-	recovery = int64(90e9)
+	// The way from nothing back to the published rate takes as long as so many calls take at that
+	// rate, within bounds: each time it goes too far some are refused, and that is to be few of all.
+	// It is a cubic: flat where the learned rate is right, fast where it is not.
+	recoveryCalls = 480
+	soonest       = int64(50e9)
+	latest        = int64(300e9)
+	// callShare is the weight of a call in the mean of their spans.
+	callShare = 16
+
 	// deepestCut is what is left of a rate at the least after one refusal.
 	deepestCut = 700_000
 )
 
 // rate is the rate in use, in millionths of the published one.
 func (e *estimate) rate(now int64) int64 {
-	if e.learned >= million || now-e.since >= recovery {
+	if e.learned >= million {
+		return million
+	}
+	recovery := min(max(recoveryCalls*e.mean, soonest), latest)
+	if now-e.since >= recovery {
 		return million
 	}
 	t := float64(now-e.since) / float64(recovery)
@@ -55,10 +67,10 @@ func (e *estimate) refill(now int64) {
 	}
 }
 
-// ready is when a call that takes span may leave.
-func (e *estimate) ready(now, span int64) int64 {
+// ready is when a call that takes span may leave, if late more is to be there, as far as that fits.
+func (e *estimate) ready(now, span, late int64) int64 {
 	e.refill(now)
-	over := e.debt - max(e.burst-span, 0)
+	over := e.debt - max(e.burst-span-late, 0)
 	if over <= 0 {
 		return now
 	}
@@ -73,6 +85,7 @@ func (e *estimate) take(now, span int64) int64 {
 	e.at = max(e.at, now)
 	e.debt = later(e.debt, span)
 	e.taken = later(e.taken, span)
+	e.mean += (min(span, latest) - e.mean) / callShare
 	return e.debt
 }
 

@@ -12,6 +12,9 @@ const soon = int64(10 * time.Second)
 // again.
 const little = 32
 
+// shallowest is what no bucket holds less than: half of what it refills in a second.
+const shallowest = grain / 2
+
 // few is how many calls a rate is measured by at least.
 const few = 4
 
@@ -150,13 +153,12 @@ func (p *pacer) count(a *account, now, hint int64) {
 	} else {
 		p.boundary = end
 	}
-	p.mode = counting
 	p.marked = false
-	fullest := nobody
+	fullest := nobody // of what a window has been seen to hold
 	for i := range p.estimates {
 		e := &p.estimates[i]
 		e.wall = 0
-		if fullest == nobody || e.base > p.estimates[fullest].base {
+		if p.mode == counting && (fullest == nobody || e.base > p.estimates[fullest].base) {
 			fullest = i
 		}
 		e.debt = max(e.debt, e.brim) // nothing more is to be had of it
@@ -167,6 +169,7 @@ func (p *pacer) count(a *account, now, hint int64) {
 	for i := range p.estimates {
 		p.estimates[i].mark()
 	}
+	p.mode = counting
 }
 
 // draw goes over to a bucket, and learns what it holds or how fast it refills.
@@ -224,7 +227,7 @@ func (p *pacer) blame(a *account, now int64, c *call, hint time.Duration) int {
 			could = i
 			n++
 		}
-		if b := e.base + span - e.proven; b > 0 && (newest == nobody || e.base+span > beyond) {
+		if b := e.base + span - e.proven; b > 0 && e.base+span >= shallowest && (newest == nobody || e.base+span > beyond) {
 			newest, beyond = i, e.base+span
 		}
 		if s := e.burst - e.base - span; least == nobody || s < spare {
@@ -241,7 +244,7 @@ func (p *pacer) blame(a *account, now int64, c *call, hint time.Duration) int {
 		// What it was taught just now has not helped: perhaps it was another one.
 		for i := range p.estimates {
 			e, m := &p.estimates[i], &a.meters[i]
-			if span := m.span(m.share(c.cost)); i != least && span > 0 && e.base+span > e.burst/2 {
+			if span := m.span(m.share(c.cost)); i != least && span > 0 && e.base+span >= max(e.burst/2, shallowest) {
 				return i
 			}
 		}
