@@ -16,7 +16,7 @@ import (
 // that can be counted without an order hold all the same, and nothing is left behind. Under the race
 // detector this is the test of the locks.
 //
-// Proved able to fail: charge outside the lock; free the slot twice.
+// Proved able to fail: settle without the lock; count one slot more; use a record again under the same id.
 func TestConcurrentCallersKeepTheCountableContracts(t *testing.T) {
 	const slots, burst, callers, calls = 5, 40, 40, 30
 	keys := []string{"a", "b", "c"}
@@ -108,7 +108,7 @@ func TestConcurrentCallersKeepTheCountableContracts(t *testing.T) {
 
 // No allocation when a grant is immediate.
 //
-// Proved able to fail: return a pointer to a fresh record.
+// Proved able to fail: keep no record for the next call.
 func TestAnImmediateGrantAllocatesNothing(t *testing.T) {
 	local := newLocal(t, bucket.Config{Limits: []bucket.Limit{
 		bucket.PerMinute(bucket.Requests, 1<<40), bucket.PerMinute(bucket.Tokens, 1<<50)}})

@@ -57,7 +57,8 @@ func gap(rt *rapid.T, l bucket.Limit) time.Duration {
 // Burst + rate * distance; every attempt is taken exactly when the exact level covers it, and the wait that
 // a refused attempt is told is exact to the nanosecond.
 //
-// Proved able to fail: start the bucket one token over the brim; refill by dt+1; not clamp at the brim.
+// Proved able to fail: refill for dt+1 in cell.refill; drop the clamp at the brim; round the wait down in
+// cell.reach, or one up.
 func TestContract01_EveryWindowAdmitsAtMostBurstPlusRate(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := drawTokenBucket(rt, bucket.Requests)
@@ -110,7 +111,7 @@ func checkWindows(rt *rapid.T, limit bucket.Limit, log []admission) {
 // A greedy client reaches what WorstWindow states, so it is no looser than it must be. (Not with a capacity
 // of one: while a client that can act on whole nanoseconds only rounds up, the brim cuts the fraction off.)
 //
-// Proved able to fail: let WorstWindow return one more.
+// Proved able to fail: let WorstWindow return one more, or one less.
 func TestContract01_WorstWindowIsReachedByAGreedyClient(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := drawTokenBucket(rt, bucket.Requests)
@@ -138,7 +139,7 @@ func TestContract01_WorstWindowIsReachedByAGreedyClient(t *testing.T) {
 // The same count on the log of a whole queue: what left overdue or oversize is counted apart, and a window
 // may hold more only by what was given back inside it.
 //
-// Proved able to fail: refill twice as fast while somebody waits.
+// Proved able to fail: let cell.refund fill above the brim; refill for dt+1.
 func TestContract01_AQueueAdmitsNoMoreThanTheBucket(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := bucket.Limit{Unit: bucket.Requests, Amount: rapid.Int64Range(1, 30).Draw(rt, "amount"), Per: 10 * time.Second,
@@ -205,7 +206,7 @@ func TestContract01_AQueueAdmitsNoMoreThanTheBucket(t *testing.T) {
 
 // rpm 60, full; 20 at 0 s leaves 40; at 10 s 50, take 30 leaves 20; at 30 s 40.
 //
-// Proved able to fail: start the bucket empty; refill per second instead of per Per.
+// Proved able to fail: start the cell empty, or one token over the brim.
 func TestContract01_WorkedExampleOfRPM60(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60)}})
@@ -240,7 +241,7 @@ func TestContract01_WorkedExampleOfRPM60(t *testing.T) {
 // The known trap: a bucket that anchors its last refill at the moment it became full banks all idle time,
 // and rpm 60 after one idle hour lets 3,660 through in one instant.
 //
-// Proved able to fail: leave the refill's anchor where the bucket became full.
+// Proved able to fail: leave c.at where it was when the level reaches the brim.
 func TestContract01_AnIdleHourEarnsNothing(t *testing.T) {
 	for name, first := range map[string]int64{"untouched": 0, "emptied and refilled": 60, "barely touched": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +266,7 @@ func TestContract01_AnIdleHourEarnsNothing(t *testing.T) {
 
 // Nothing runs while nobody waits: no goroutine is left by grants, settlements, holds and waiters that left.
 //
-// Proved able to fail: start a refilling goroutine per key.
+// Proved able to fail: start a goroutine for each key that is made.
 func TestContract01_NothingRunsWhileNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60)}})

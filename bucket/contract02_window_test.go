@@ -20,7 +20,7 @@ func drawWindow(rt *rapid.T, unit bucket.Unit) bucket.Limit {
 // The brute force: a take goes through exactly when the log of the last Per, it included, stays within
 // Amount; so no window of length Per ever holds more, and whatever fits is admitted at once.
 //
-// Proved able to fail: let an entry expire one nanosecond early or late; count Amount+1.
+// Proved able to fail: let window.expire drop charges at Per-1, or only after Per; admit up to amount+1.
 func TestContract02_NoWindowHoldsMoreThanAmountAndWhateverFitsGoesAtOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := drawWindow(rt, bucket.Requests)
@@ -73,7 +73,8 @@ func TestContract02_NoWindowHoldsMoreThanAmountAndWhateverFitsGoesAtOnce(t *test
 // Settlement in a window: a refund acts at the instant of the admission (it expires with it), an extra
 // charge at the instant of settlement (it stays a whole Per from then).
 //
-// Proved able to fail: book the refund at the instant of settlement; book the extra at the admission.
+// Proved able to fail: take the refund off the newest charge of the log; add the extra to the admission's
+// own charge.
 func TestContract02_RefundsActAtAdmissionAndExtrasAtSettlement(t *testing.T) {
 	checkAgainstReference(t, func(rt *rapid.T) bucket.Config {
 		limit := drawWindow(rt, bucket.Tokens)
@@ -97,7 +98,7 @@ func TestContract02_RefundsActAtAdmissionAndExtrasAtSettlement(t *testing.T) {
 // The reason for the shape: in the first minute a token bucket of a full minute's burst admits nearly twice
 // the limit, a window never.
 //
-// Proved able to fail: treat a Window as a TokenBucket.
+// Proved able to fail: give a Window a cell in newMeter; drop WorstWindow's case of a Window.
 func TestContract02_TheFirstMinuteOfAFullBucketAndOfAWindow(t *testing.T) {
 	greedy := func(limit bucket.Limit, d time.Duration) (taken int64) {
 		local := newLocal(t, bucket.Config{Limits: []bucket.Limit{limit}})
@@ -128,7 +129,7 @@ func TestContract02_TheFirstMinuteOfAFullBucketAndOfAWindow(t *testing.T) {
 
 // A Window has no burst, and says so.
 //
-// Proved able to fail: drop the check from Validate.
+// Proved able to fail: drop the case from Limit.Validate.
 func TestContract02_AWindowWithABurstIsRefused(t *testing.T) {
 	limit := bucket.Limit{Unit: bucket.Requests, Amount: 5, Per: time.Second, Burst: 5, Shape: bucket.Window}
 	if limit.Validate() == nil {

@@ -40,7 +40,7 @@ func smallCost(rt *rapid.T) bucket.Cost {
 // A take of several limits is granted exactly when every one of them covers it, and then all are charged;
 // a take that fails leaves all of them as they were, which the next takes would show.
 //
-// Proved able to fail: charge each limit as it is checked, and return at the first that does not fit.
+// Proved able to fail: let the last limit alone decide in account.fits.
 func TestContract03_AllLimitsAreTakenTogetherOrNoneIsTouched(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limits := drawLimits(rt)
@@ -78,7 +78,8 @@ func TestContract03_AllLimitsAreTakenTogetherOrNoneIsTouched(t *testing.T) {
 // deadline is a nanosecond away, the queue is full) take no slot, no place and no token. The schedule
 // without them runs exactly alike, and both run as the reference does.
 //
-// Proved able to fail: take the slot before the levels are checked; count a refused call in the queued sum.
+// Proved able to fail: charge the limits that fit when another does not; count a call as in flight when it
+// queues; leave the cost of one that left the line in its sums.
 func TestContract03_ACallRefusedAtOnceLeavesNoTrace(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limits := drawLimits(rt)

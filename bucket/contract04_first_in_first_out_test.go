@@ -32,8 +32,8 @@ func queueMix(costs func(*rapid.T) bucket.Cost) mix {
 // line are gone and the exact levels cover it, not a nanosecond before or after. And on the log alone:
 // nobody is admitted while somebody who came before still waits.
 //
-// Proved able to fail: admit a waiter that fits while the head does not; set the head's timer 1 ns late;
-// do not look at the queue on a refund; do not look at the queue when the head cancels.
+// Proved able to fail: let an arrival that fits pass the line; give two arrivals of one instant the same
+// place; set the timer 1 ns late; do not move the line up on a settlement, or when its head gives up.
 func TestContract04_CallsLeaveInOrderOfArrivalAtTheEarliestInstant(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := bucket.Config{Limits: drawLimits(rt), MaxWait: -1, MaxInFlight: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(rt, "slots")}
@@ -58,8 +58,7 @@ func TestContract04_CallsLeaveInOrderOfArrivalAtTheEarliestInstant(t *testing.T)
 // A waiter that gave up before it was the head leaves no trace at all: the schedule in which it never came
 // runs exactly alike.
 //
-// Proved able to fail: leave a cancelled waiter in the queue until its turn comes; leave its cost in the sum
-// of what is ahead.
+// Proved able to fail: take a waiter that gave up out of the line only if it was the head; leave it there.
 func TestContract04_ACancelledWaiterLeavesNoTrace(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := bucket.Config{Limits: drawLimits(rt), MaxWait: -1}
@@ -114,7 +113,8 @@ func TestContract04_ARefusedCallKeepsTheFirstPlaceOfItsTurn(t *testing.T) {
 
 // What wakes the head: each of these lets it go at the very instant.
 //
-// Proved able to fail: drop the wake-up of each in turn.
+// Proved able to fail: drop the wake-up of Settle, Cancel, Refused, Report, SetLimits or Lift, each in
+// turn.
 func TestContract04_TheHeadIsWokenAtTheInstant(t *testing.T) {
 	hourly := bucket.Limit{Unit: bucket.Tokens, Amount: 100, Per: time.Hour}
 	for name, wake := range map[string]func(l *bucket.Local, g bucket.Grant){
@@ -182,7 +182,7 @@ func TestContract04_TheHeadIsWokenAtTheInstant(t *testing.T) {
 
 // TakeAt does not queue, but neither does it slip by those who do.
 //
-// Proved able to fail: let TakeAt look at the levels only.
+// Proved able to fail: let leave look at the levels only; leave what is ahead out of the wait.
 func TestContract04_TakeAtDoesNotOvertakeTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{MaxWait: -1, Limits: []bucket.Limit{bucket.PerMinute(bucket.Tokens, 60)}})

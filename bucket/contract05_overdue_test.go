@@ -39,8 +39,9 @@ func overdueMix(verbs ...verb) mix {
 // alone: no probe leaves while another is out, that is, before its headers, its end, or MaxWait since it
 // left; and no level is ever below minus one capacity.
 //
-// Proved able to fail: let every overdue waiter go at once; let a probe's admission reset the clock; never
-// give a lost probe up; let debt grow beyond one burst.
+// Proved able to fail: let a probe go while another is out; never give a lost one up; end it with the grant
+// instead of its headers; do not start MaxWait anew when somebody leaves on a level; let debt reach two
+// capacities.
 func TestContract05_OverdueWaitersLeaveOneAtATime(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := bucket.Config{Limits: slowLimits(rt), MaxWait: rapid.SampledFrom([]time.Duration{time.Second, 4 * time.Second}).Draw(rt, "patience")}
@@ -83,7 +84,7 @@ func TestContract05_OverdueWaitersLeaveOneAtATime(t *testing.T) {
 // With refusals: a refused probe holds the others for the server's hint, during which nobody leaves and the
 // clock of MaxWait stands still.
 //
-// Proved able to fail: let overdue waiters leave under a hold; let the clock run on under a hold.
+// Proved able to fail: let hold.unheld run on under a hold; let an overdue head leave under it.
 func TestContract05_AHoldOutranksMaxWaitAndStopsItsClock(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := bucket.Config{Limits: slowLimits(rt), MaxWait: 2 * time.Second}
@@ -107,7 +108,8 @@ func TestContract05_AHoldOutranksMaxWaitAndStopsItsClock(t *testing.T) {
 // A crowd of 20 behind a bucket of one per day: nobody moves for 30 s; then probes leave one by one, each as
 // soon as the one before has its headers, one second here, until the debt is one burst; and the rest wait.
 //
-// Proved able to fail: let them all go at 30 s; let each wait another 30 s.
+// Proved able to fail: let probes go together; let a probe's departure start MaxWait anew; free the next at
+// Settle instead of Served; do not bound the debt.
 func TestContract05_ACrowdDoesNotStormOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: 10, Per: 240 * time.Hour}}})
@@ -158,7 +160,8 @@ func TestContract05_ACrowdDoesNotStormOut(t *testing.T) {
 // A refused probe holds the others for the server's hint; it keeps its place, so that it is the first to try
 // again when the hold is over, and a served one lets the next go.
 //
-// Proved able to fail: let the next probe go when one is refused; put the refused one at the end of the line.
+// Proved able to fail: ignore the hold of Refused; ignore the place of the one that comes again; let it
+// wait for another MaxWait.
 func TestContract05_ARefusedProbeHoldsTheOthersForTheHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: 10, Per: 240 * time.Hour}}})
@@ -202,7 +205,7 @@ func TestContract05_ARefusedProbeHoldsTheOthersForTheHint(t *testing.T) {
 
 // A probe whose answer never comes is given up MaxWait after it left, so that the next may try.
 //
-// Proved able to fail: wait for its headers for ever.
+// Proved able to fail: wait for a probe's headers for ever.
 func TestContract05_ALostProbeDoesNotBlockTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{MaxWait: 5 * time.Second,
@@ -240,7 +243,7 @@ func TestContract05_ANegativeMaxWaitIsNeverOverdue(t *testing.T) {
 // By option an overdue waiter is refused instead, with an error that says so; schedules run as the
 // reference has it.
 //
-// Proved able to fail: probe all the same; refuse the head only.
+// Proved able to fail: let them probe all the same; return the *WaitError without ErrOverdue.
 func TestContract05_OverdueRefuseSendsWaitersAway(t *testing.T) {
 	checkAgainstReference(t, func(rt *rapid.T) bucket.Config {
 		return bucket.Config{Limits: slowLimits(rt), MaxWait: 2 * time.Second, Overdue: bucket.OverdueRefuse}

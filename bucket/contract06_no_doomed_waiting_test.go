@@ -68,8 +68,8 @@ func foresee(r *refKey, at time.Duration, cost bucket.Cost) (bound, departs time
 // One limit: refused at once if and only if the departure, which is then known exactly, is past the
 // deadline, to the nanosecond; the error says how long the wait would have been, and nothing was taken.
 //
-// Proved able to fail: leave the own cost out of the bound, or the cost ahead; compare with >=; admit until
-// the deadline instead.
+// Proved able to fail: leave what is ahead out of the bound; let a cost above capacity wait for itself
+// instead of a full bucket; compare with deadline-1 or deadline+1; count Wait from the base.
 func TestContract06_WithOneLimitRefusedIfAndOnlyIfDoomed(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		// A cost of exactly the capacity would lose, at the brim, the fraction of a nanosecond's refill.
@@ -106,8 +106,7 @@ func TestContract06_WithOneLimitRefusedIfAndOnlyIfDoomed(t *testing.T) {
 // A window alone is exact as well where all costs are alike; where they differ, so that whole costs leave
 // gaps in it, the bound may be lower than the departure, never higher.
 //
-// Proved able to fail: take the rate of a window for its bound; forget that a line longer than Amount waits
-// for itself.
+// Proved able to fail: forget in window.drain that a line longer than Amount waits for itself.
 func TestContract06_WithOneWindowRefusedIfAndOnlyIfDoomed(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := bucket.Config{MaxWait: -1, Limits: []bucket.Limit{{Unit: bucket.Requests, Shape: bucket.Window,
@@ -134,8 +133,8 @@ func TestContract06_WithOneWindowRefusedIfAndOnlyIfDoomed(t *testing.T) {
 // Many limits, holds, overdue probes: the bound read off the contract is past the deadline: refused at once.
 // The call would have left in time: not refused. Between the two, a tighter bound may say either.
 //
-// Proved able to fail: take the first limit only; forget the hold; add the limits' waits up; forget that an
-// overdue probe may leave earlier.
+// Proved able to fail: look at the first limit only; add the limits' waits up; forget the hold; forget that
+// an overdue probe may leave sooner.
 func TestContract06_TheBoundIsLowerAndCoversEveryLimitAndTheHold(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := bucket.Config{MaxWait: -1, Limits: drawLimits(rt)}
@@ -188,7 +187,8 @@ func TestContract06_OverdueIsIncludedInTheBound(t *testing.T) {
 // Whole queues with deadlines under cancels and refunds: who is refused at once, who leaves later because
 // a settlement or a report moved its departure past its deadline, who is admitted, as the reference has it.
 //
-// Proved able to fail: check doom on arrival only; leave a doomed waiter's cost in the sum ahead.
+// Proved able to fail: check doom on arrival only; leave the cost of one that left the line in its sums;
+// queue one more than MaxQueue.
 func TestContract06_DoomIsCheckedAgainAtEachGrant(t *testing.T) {
 	checkAgainstReference(t, func(rt *rapid.T) bucket.Config {
 		return bucket.Config{MaxWait: -1, MaxQueue: rapid.SampledFrom([]int{0, 0, 2, 5}).Draw(rt, "queue"), Limits: []bucket.Limit{
@@ -203,7 +203,7 @@ func TestContract06_DoomIsCheckedAgainAtEachGrant(t *testing.T) {
 // A waiter whose departure was moved past its deadline by a settlement leaves at the next grant, with the
 // same error as if it had been refused at once.
 //
-// Proved able to fail: check doom on arrival only.
+// Proved able to fail: check doom on arrival only; let WaitError match nothing.
 func TestContract06_AWaiterFoundDoomedLeavesThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{MaxWait: -1, Limits: []bucket.Limit{bucket.PerMinute(bucket.Tokens, 60)}})
@@ -237,7 +237,7 @@ func TestContract06_AWaiterFoundDoomedLeavesThen(t *testing.T) {
 	})
 }
 
-// Proved able to fail: queue one more than MaxQueue; admit under a cancelled context.
+// Proved able to fail: queue one more than MaxQueue; do not look at the context before taking.
 func TestContract06_AFullQueueAndACancelledContextTakeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{MaxWait: -1, MaxQueue: 2, Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 10)}})

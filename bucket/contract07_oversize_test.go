@@ -32,7 +32,8 @@ func drawOversizeLimits(rt *rapid.T) []bucket.Limit {
 // A cost above capacity waits for its turn and for a full bucket, leaves a debt of all it costs, and those
 // behind it wait for the debt; nobody waits for ever, every waiter leaves when the reference says.
 //
-// Proved able to fail: wait for a level of the cost; clamp the cost to the capacity; admit it at any level.
+// Proved able to fail: let it wait for a level of its cost; admit it at any level; charge it no more than
+// the capacity.
 func TestContract07_TooBigIsAdmittedAloneFromAFullBucket(t *testing.T) {
 	checkAgainstReference(t, func(rt *rapid.T) bucket.Config {
 		return bucket.Config{MaxWait: -1, Limits: drawOversizeLimits(rt)}
@@ -53,7 +54,7 @@ func TestContract07_TooBigIsAdmittedAloneFromAFullBucket(t *testing.T) {
 // By option it is refused at once, before it queues, with an error that says cost and limit; others are not
 // disturbed.
 //
-// Proved able to fail: refuse only when the call is the head; refuse a cost equal to the capacity.
+// Proved able to fail: queue it all the same; refuse a cost equal to the capacity.
 func TestContract07_OversizeRefuseSaysSoAtOnce(t *testing.T) {
 	checkAgainstReference(t, func(rt *rapid.T) bucket.Config {
 		return bucket.Config{MaxWait: -1, Limits: drawOversizeLimits(rt), Oversize: bucket.OversizeRefuse}
@@ -69,7 +70,7 @@ func TestContract07_OversizeRefuseSaysSoAtOnce(t *testing.T) {
 
 // In a window as well: alone, and whoever comes after it waits until it has left the window.
 //
-// Proved able to fail: wait until the window has room for the cost.
+// Proved able to fail: let it wait for room for its cost, which never comes; admit it at once.
 func TestContract07_TooBigForAWindowGoesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{MaxWait: -1, Limits: []bucket.Limit{{Unit: bucket.Tokens, Amount: 100, Per: time.Minute, Shape: bucket.Window}}})

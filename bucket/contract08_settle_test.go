@@ -27,8 +27,8 @@ func settleMix() mix {
 // Every ending books what the contract says, at its instant: the levels seen after every step, and the
 // instants at which those who wait are admitted, are the reference's.
 //
-// Proved able to fail: do not refund; refund the request of a refused call; charge nothing above the
-// estimate; keep the tokens of a call that was not sent; let a refund fill above the brim.
+// Proved able to fail: refund nothing; give back the request of a refused call; keep its tokens, or those
+// of a call not sent; charge nothing above the estimate; fill above the brim.
 func TestContract08_EveryEndingBooksTheTrueCost(t *testing.T) {
 	checkAgainstReference(t, func(rt *rapid.T) bucket.Config {
 		return bucket.Config{MaxWait: -1, Limits: drawLimits(rt), MaxInFlight: rapid.SampledFrom([]int{0, 0, 2}).Draw(rt, "slots")}
@@ -38,8 +38,8 @@ func TestContract08_EveryEndingBooksTheTrueCost(t *testing.T) {
 // Once: after its ending a grant may be told anything, any number of times, and its copies too, and nothing
 // changes, neither for it nor for the calls that came into its room since.
 //
-// Proved able to fail: do not check whether the grant has ended; do not check the generation of a record
-// that was used again.
+// Proved able to fail: settle without looking whether the grant has ended; use a record again under the
+// same id.
 func TestContract08_AnEndedGrantMayBeToldAnything(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := bucket.Config{MaxWait: -1, Limits: drawLimits(rt), MaxInFlight: rapid.SampledFrom([]int{0, 0, 2}).Draw(rt, "slots")}
@@ -80,7 +80,7 @@ func TestContract08_AnEndedGrantMayBeToldAnything(t *testing.T) {
 
 // The zero Grant does nothing.
 //
-// Proved able to fail: drop the nil check.
+// Proved able to fail: drop the nil check of Served.
 func TestContract08_TheZeroGrantDoesNothing(t *testing.T) {
 	var g bucket.Grant
 	g.Served()
@@ -95,7 +95,8 @@ func TestContract08_TheZeroGrantDoesNothing(t *testing.T) {
 
 // What each ending leaves of a call of one request and 40 tokens out of 10 and 100.
 //
-// Proved able to fail: as TestContract08_EveryEndingBooksTheTrueCost.
+// Proved able to fail: settle nothing for a refused call, or everything; charge nothing above the estimate;
+// keep what was never sent.
 func TestContract08_WhatEachEndingLeaves(t *testing.T) {
 	for name, c := range map[string]struct {
 		end              func(bucket.Grant)
@@ -154,7 +155,7 @@ func (r *recorder) Report(id uint64, meters []bucket.Meter) {
 
 // Limiters of other packages can make grants: what the grant is told reaches the account, under its id.
 //
-// Proved able to fail: pass another id on; lose what the grant knows.
+// Proved able to fail: pass another id on; lose that it was overdue.
 func TestContract08_AGrantOfAnotherLimiterReachesItsAccount(t *testing.T) {
 	local := newLocal(t, bucket.Config{})
 	origin, _ := local.TakeAt(time.Now(), theKey, bucket.Cost{})
@@ -176,7 +177,7 @@ func TestContract08_AGrantOfAnotherLimiterReachesItsAccount(t *testing.T) {
 
 // A negative cost would mint: it is an error, and takes nothing.
 //
-// Proved able to fail: do not look at the sign.
+// Proved able to fail: do not look at the sign, in Acquire or in Settle.
 func TestContract08_ANegativeCostIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 9), bucket.PerMinute(bucket.Tokens, 9)}})

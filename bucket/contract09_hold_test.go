@@ -33,7 +33,8 @@ func drawHeldConfig(rt *rapid.T) bucket.Config {
 // nothing else ends the ramp, one call is in flight until it is served, and then no more than twice as many
 // as were served since: a number that doubled was served first.
 //
-// Proved able to fail: let the earlier hold win; release all at the hold's end; double per admission.
+// Proved able to fail: let the later call of Hold win instead of the later instant; begin no ramp; double
+// it at each admission, or at each answer.
 func TestContract09_NobodyUnderAHoldAndARampAfterIt(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := bucket.Config{MaxWait: -1}
@@ -92,14 +93,15 @@ func inFlightSince(since, at time.Duration, steps []step, p played) (open, prove
 // The whole rule, with limits and slots that end the ramp, refusals that end it and start the next, calls
 // lost and calls never sent: the reference's instants.
 //
-// Proved able to fail: end the ramp never; double without a full round; keep the place of a call never sent.
+// Proved able to fail: let the ramp outlive the level, MaxInFlight or a refusal; add one instead of
+// doubling; keep the place of a call that ended.
 func TestContract09_TheRampRunsUntilLevelSlotsOrARefusal(t *testing.T) {
 	checkAgainstReference(t, drawHeldConfig, func(*rapid.T, bucket.Config) mix { return holdMix() })
 }
 
 // 100 calls behind a hold of 10 s on a key without limits, each served after one second: 1, 2, 4, ... leave.
 //
-// Proved able to fail: pour at the hold's end; add one per round instead of doubling.
+// Proved able to fail: begin no ramp; add one instead of doubling; let the earlier hold win.
 func TestContract09_TheReleaseIsARampNotAPour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{})
@@ -111,7 +113,6 @@ func TestContract09_TheReleaseIsARampNotAPour(t *testing.T) {
 			go func() {
 				g, err := local.Acquire(t.Context(), theKey, bucket.Cost{Requests: 1})
 				if err != nil {
-					t.Error(err)
 					return
 				}
 				left <- time.Since(start)
@@ -122,10 +123,9 @@ func TestContract09_TheReleaseIsARampNotAPour(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		close(left)
 		per := map[time.Duration]int{}
-		for at := range left {
-			per[at]++
+		for range len(left) {
+			per[<-left]++
 		}
 		for i, want := range []int{1, 2, 4, 8, 16, 32, 37} {
 			if at := time.Duration(10+i) * time.Second; per[at] != want {
@@ -137,7 +137,7 @@ func TestContract09_TheReleaseIsARampNotAPour(t *testing.T) {
 
 // A refusal ends the ramp and its hold begins another from one.
 //
-// Proved able to fail: keep the width of the ramp over a refusal.
+// Proved able to fail: keep the width of the ramp over a refusal; ignore the hold of Refused.
 func TestContract09_ARefusalStartsFromOneAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{})
@@ -198,7 +198,8 @@ func TestContract09_ARefusalStartsFromOneAgain(t *testing.T) {
 
 // Lift ends the hold at once; a hold in the past is none.
 //
-// Proved able to fail: make Lift do nothing; hold until an instant gone by.
+// Proved able to fail: make Lift do nothing; begin a ramp for a hold in the past; forget the hold in
+// TakeAt's wait.
 func TestContract09_LiftEndsTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{})
@@ -231,7 +232,7 @@ func TestContract09_LiftEndsTheHold(t *testing.T) {
 // What else ends the ramp: when the level, or MaxInFlight, is what keeps the head back, the ramp is over, and
 // what is given back then goes to as many as it is enough for.
 //
-// Proved able to fail: let the ramp outlive the level; let it outlive MaxInFlight.
+// Proved able to fail: do not end the ramp where the level keeps the head back; nor where MaxInFlight does.
 func TestContract09_LevelOrSlotsEndTheRamp(t *testing.T) {
 	for name, cfg := range map[string]bucket.Config{
 		"level":       {MaxWait: -1, Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: 10, Per: 1000 * time.Hour}}},
@@ -275,7 +276,7 @@ func TestContract09_LevelOrSlotsEndTheRamp(t *testing.T) {
 
 // A call that ends unserved makes room in the round, but does not prove it.
 //
-// Proved able to fail: count it as served; keep its place.
+// Proved able to fail: count a call that ended unserved as proof; double at each answer.
 func TestContract09_ALostCallDoesNotProveTheRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{MaxWait: -1})
@@ -300,6 +301,9 @@ func TestContract09_ALostCallDoesNotProveTheRound(t *testing.T) {
 			}
 		}
 		end := func(served bool) {
+			if len(out) == 0 {
+				t.Fatal("nobody is out")
+			}
 			g := out[0]
 			out = out[1:]
 			if served {

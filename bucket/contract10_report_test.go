@@ -15,7 +15,7 @@ import (
 // dropped while its extra charge is booked.
 //
 // Proved able to fail: forget the later calls; count them at their estimates; let an older grant raise;
-// refund after a report; forget the extra after a report; raise above the brim.
+// refund after a report; drop the extra charge after it; raise above the brim.
 func TestContract10_TheLevelIsWhatTheServerSaysLessWhatCameAfter(t *testing.T) {
 	checkAgainstReference(t, func(rt *rapid.T) bucket.Config {
 		return bucket.Config{MaxWait: -1, Limits: []bucket.Limit{
@@ -44,7 +44,8 @@ func TestContract10_TheLevelIsWhatTheServerSaysLessWhatCameAfter(t *testing.T) {
 
 // A key with two limits of one unit: the report goes to the one of the same Per, else of the same amount.
 //
-// Proved able to fail: apply it to the first of the unit.
+// Proved able to fail: apply it to the only or the last limit of the unit; take a Remaining of -1 at its
+// word.
 func TestContract10_AReportFindsItsLimit(t *testing.T) {
 	second := bucket.Limit{Unit: bucket.Requests, Amount: 50, Per: time.Second}
 	minute := bucket.PerMinute(bucket.Requests, 100)
@@ -81,7 +82,7 @@ func TestContract10_AReportFindsItsLimit(t *testing.T) {
 // A window is corrected too: at once it holds what the server says, less what came after, and it never lets
 // more than that through.
 //
-// Proved able to fail: ignore reports for windows; forget the later calls.
+// Proved able to fail: ignore reports for windows; forget the later calls; never raise.
 func TestContract10_AWindowIsCorrectedToo(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := bucket.Limit{Unit: bucket.Requests, Amount: rapid.Int64Range(5, 40).Draw(rt, "amount"), Per: time.Minute, Shape: bucket.Window}

@@ -12,7 +12,7 @@ import (
 // Without limits nothing is charged and nobody waits for a level, whatever it costs; holds, ramps and
 // MaxInFlight still apply, as the reference has it.
 //
-// Proved able to fail: return early from Acquire when there are no limits.
+// Proved able to fail: let a call leave at once when there are no limits.
 func TestContract11_NoLimitsChargeNothingButHoldsRampsAndSlotsApply(t *testing.T) {
 	checkAgainstReference(t, func(rt *rapid.T) bucket.Config {
 		return bucket.Config{MaxWait: -1, MaxInFlight: rapid.SampledFrom([]int{0, 1, 3}).Draw(rt, "slots")}
@@ -27,7 +27,7 @@ func TestContract11_NoLimitsChargeNothingButHoldsRampsAndSlotsApply(t *testing.T
 
 // The zero Config admits everything at once.
 //
-// Proved able to fail: give the zero Config a default limit.
+// Proved able to fail: give the zero Config a limit.
 func TestContract11_TheZeroConfigIsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{})

@@ -42,8 +42,8 @@ func (b *refBucketOf) idle(now time.Duration) bool {
 // debt, a hold or calls in flight is never forgotten; above MaxKeys a forgotten key is at least as full as
 // every idle key that stays; and no more than MaxKeys stay but for those that must.
 //
-// Proved able to fail: forget the emptiest; forget a key in debt, under a hold, with a call in flight;
-// keep all.
+// Proved able to fail: forget the emptiest first; forget a key with waiters, debt, a hold or a call in
+// flight; forget none.
 func TestContract12_AboveMaxKeysTheFullestIdleKeyGoesFirst(t *testing.T) {
 	limit := bucket.Limit{Unit: bucket.Requests, Amount: 10, Per: time.Hour}
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"}
@@ -167,7 +167,7 @@ func checkKeys(local *bucket.Local, cfg bucket.Config, model map[string]*refBuck
 
 // Keys do not share levels, queues, holds or slots, and LimitsFor overrides Limits for its key.
 //
-// Proved able to fail: ignore the result of LimitsFor; take a nil result for no limits.
+// Proved able to fail: do not ask LimitsFor; take its nil for no limits.
 func TestContract12_EachKeyIsABucketOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{

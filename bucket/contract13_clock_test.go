@@ -11,10 +11,12 @@ import (
 	"pgregory.net/rapid"
 )
 
+const century = 100 * 365 * 24 * time.Hour
+
 // A clock that jumps to and fro mints nothing: a take at an instant before the latest one seen is a take at
 // the latest one.
 //
-// Proved able to fail: move the last refill back with the clock; refill by the absolute difference.
+// Proved able to fail: let the key's clock, and the instant of its level, go back with the caller's.
 func TestContract13_AClockThatStepsBackMintsNothing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limits := []bucket.Limit{drawTokenBucket(rt, bucket.Requests)}
@@ -47,7 +49,7 @@ func TestContract13_AClockThatStepsBackMintsNothing(t *testing.T) {
 
 // Numbers of any size: no panic, nothing minted, no cost that wraps into a refund.
 //
-// Proved able to fail: multiply rate and time in 64 bits; add costs without saturating.
+// Proved able to fail: let the costs of Tokens be summed without a bound; drop the clamp at the brim.
 func TestContract13_NoNumberOverflows(t *testing.T) {
 	big64 := rapid.OneOf(rapid.Int64Range(1, 100), rapid.Int64Range(1, math.MaxInt64), rapid.Int64Range(math.MaxInt64-3, math.MaxInt64),
 		rapid.SampledFrom([]int64{1 << 31, 1 << 32, 1 << 53, 1 << 60, 1<<62 + 1}))
@@ -94,9 +96,8 @@ func TestContract13_NoNumberOverflows(t *testing.T) {
 
 // A century idle overflows nothing: the bucket is full, no more.
 //
-// Proved able to fail: multiply rate and time in 64 bits.
+// Proved able to fail: let an overdue head leave under a hold; start the cell empty.
 func TestContract13_ACenturyIdle(t *testing.T) {
-	const century = 100 * 365 * 24 * time.Hour
 	limits := []bucket.Limit{bucket.PerMinute(bucket.Requests, 60), {Unit: bucket.Tokens, Amount: math.MaxInt64, Per: time.Nanosecond},
 		{Unit: bucket.InputTokens, Amount: 1_000_000_007, Per: time.Hour, Burst: math.MaxInt64},
 		{Unit: bucket.OutputTokens, Amount: 60, Per: time.Minute, Shape: bucket.Window}}
@@ -145,24 +146,24 @@ func TestContract13_AProductBeyond64BitsFills(t *testing.T) {
 	}
 }
 
-// The clock's base is the Local's own: Locals made at different times in one process, or in one bubble
-// after another, do not know each other's time.
+// The clock's base is the Local's own: one made long after another, in the same process, has as
+// much time before it.
 //
 // Proved able to fail: keep the base in a package variable.
-func TestContract13_TheBasePerLocal(t *testing.T) {
-	for range 3 {
-		synctest.Test(t, func(t *testing.T) {
-			time.Sleep(time.Hour)
+func TestContract13_TheBaseIsTheLocals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for i := range 3 { // a bubble's clock ends in 2262
 			local := newLocal(t, bucket.Config{MaxWait: -1, Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 1)}})
-			start := time.Now()
-			for i := range 3 {
-				if _, err := local.Acquire(t.Context(), theKey, bucket.Cost{Requests: 1}); err != nil {
-					t.Fatal(err)
+			for range 2 {
+				time.Sleep(century * 2 / 5)
+				if _, wait := local.TakeAt(time.Now(), theKey, bucket.Cost{Requests: 1}); wait != 0 {
+					t.Fatalf("Local %d: a full bucket lets nobody take: wait %v", i, wait)
 				}
-				if d := time.Since(start); d != time.Duration(i)*time.Minute {
-					t.Errorf("take %d at %v", i, d)
+				start := time.Now()
+				if _, err := local.Acquire(t.Context(), theKey, bucket.Cost{Requests: 1}); err != nil || time.Since(start) != time.Minute {
+					t.Fatalf("Local %d: left after %v, %v, want 1m", i, time.Since(start), err)
 				}
 			}
-		})
-	}
+		}
+	})
 }

@@ -13,7 +13,7 @@ import (
 // Amount and Burst are scaled by Headroom, exactly: a take is let through when the exact level of the scaled
 // limit covers it, and after the exact wait.
 //
-// Proved able to fail: scale Amount only; scale Burst only; default to 0.9.
+// Proved able to fail: scale only the rate, only the brim, or no Window; take 0 for 0.9.
 func TestContract14_HeadroomScalesAmountAndBurst(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := drawTokenBucket(rt, bucket.Requests)
@@ -46,7 +46,7 @@ func TestContract14_HeadroomScalesAmountAndBurst(t *testing.T) {
 	})
 }
 
-// Proved able to fail: drop the check from Validate.
+// Proved able to fail: drop the case from Config.Validate.
 func TestContract14_HeadroomIsAboveZeroAndAtMostOne(t *testing.T) {
 	for headroom, ok := range map[float64]bool{0: true, 1: true, 0.9: true, 0.0001: true, -0.1: false, 1.0001: false, 2: false,
 		math.Inf(1): false, math.Inf(-1): false} {

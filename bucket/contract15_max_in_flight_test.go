@@ -13,7 +13,7 @@ import (
 // ending, not by its headers: the reference's instants, and on the log alone never more than MaxInFlight
 // grants open.
 //
-// Proved able to fail: free the slot at Served; give the slot to a waiter behind the head; allow one more.
+// Proved able to fail: free the slot at Served; admit one more; give it to a call behind the head.
 func TestContract15_TheHeadTakesASlotAndHoldsItToTheEnd(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := bucket.Config{MaxWait: -1, Limits: drawLimits(rt), MaxInFlight: rapid.IntRange(1, 4).Draw(rt, "slots")}
@@ -46,7 +46,8 @@ func TestContract15_TheHeadTakesASlotAndHoldsItToTheEnd(t *testing.T) {
 // A small call behind a large one that waits for tokens does not slip into the free slot; a call waiting for
 // a slot takes no tokens meanwhile; TakeAt finds no slot either.
 //
-// Proved able to fail: let the first that fits go; reserve the tokens while waiting for a slot.
+// Proved able to fail: free the slot at Served; let an arrival that fits pass the line; count a waiter as
+// in flight.
 func TestContract15_OnlyTheHeadTakesASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{MaxWait: -1, MaxInFlight: 2, Limits: []bucket.Limit{bucket.PerMinute(bucket.Tokens, 60)}})

@@ -15,7 +15,7 @@ import (
 
 // hashicorp/go-retryablehttp#272: sleeping towards a deadline that the wait cannot meet.
 //
-// Proved able to fail: wait until the deadline.
+// Proved able to fail: forget the hold in the bound; let WaitError match nothing.
 func TestFieldReport_C1_AWaitPastTheDeadlineIsNotBegun(t *testing.T) {
 	for name, use := range map[string]func(*bucket.Local){
 		"the slot of RPM 1 is used": func(l *bucket.Local) { l.TakeAt(time.Now(), theKey, bucket.Cost{Requests: 1}) },
@@ -45,7 +45,8 @@ func TestFieldReport_C1_AWaitPastTheDeadlineIsNotBegun(t *testing.T) {
 // maximhq/bifrost#2665, google/go-github#3117: a wait that cancellation cannot interrupt; the slot in the
 // queue goes to the next.
 //
-// Proved able to fail: wait without looking at the context; leave the cancelled waiter at the head.
+// Proved able to fail: do not move the line up when its head gives up; do not look at the context before
+// taking.
 func TestFieldReport_C2_CancellationEndsTheWaitAndTheNextMovesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := newLocal(t, bucket.Config{MaxWait: -1, Limits: []bucket.Limit{bucket.PerMinute(bucket.Tokens, 60)}})
@@ -105,7 +106,7 @@ func TestFieldReport_C3_TheRefusalMatchesDeadlineExceededAndIsOurs(t *testing.T)
 // NousResearch/hermes-agent#109234: everybody obeys the hint to the same instant. The bucket's half: the
 // hold is the key's, late comers queue behind it, and the release is paced.
 //
-// Proved able to fail: release all waiters at the hold's end.
+// Proved able to fail: begin no ramp; ignore the hold of Refused.
 func TestFieldReport_F3_ARefusedCrowdComesBackPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const burst = 100
@@ -158,7 +159,8 @@ func TestFieldReport_F3_ARefusedCrowdComesBackPaced(t *testing.T) {
 
 // shobrook/openlimit#8, BerriAI/litellm#3274: one request larger than the bucket waits for ever.
 //
-// Proved able to fail: wait for a level of 1500; let the capacity default to one second's share.
+// Proved able to fail: let it wait for a level of its cost; charge it no more than the capacity; ignore
+// OversizeRefuse.
 func TestFieldReport_I1_ARequestLargerThanTheBucket(t *testing.T) {
 	acquire := func(t *testing.T, local *bucket.Local, tokens int64) (time.Duration, error) {
 		start := time.Now()
@@ -201,7 +203,7 @@ func TestFieldReport_I1_ARequestLargerThanTheBucket(t *testing.T) {
 // BerriAI/litellm#27001, #18730: a refused or failed request keeps its reservation; without one, parallel
 // calls all pass.
 //
-// Proved able to fail: reserve before the check; refund nothing on Cancel.
+// Proved able to fail: refund nothing on Cancel.
 func TestFieldReport_I2_ReservationsAreAtomicAndComeBack(t *testing.T) {
 	tpm100 := bucket.Config{MaxWait: -1, Limits: []bucket.Limit{bucket.PerMinute(bucket.Tokens, 100)}}
 	t.Run("five at once", func(t *testing.T) {
@@ -256,7 +258,7 @@ func TestFieldReport_I2_ReservationsAreAtomicAndComeBack(t *testing.T) {
 
 // traefik/traefik#13704, richardwooding/feed-mcp#117: keyed limiters that are never forgotten.
 //
-// Proved able to fail: never evict; evict held keys as well.
+// Proved able to fail: forget none; forget keys under a hold as well; remember ten million by default.
 func TestFieldReport_I6_AMillionKeys(t *testing.T) {
 	n := 1_000_000
 	if testing.Short() || raceEnabled {

@@ -250,7 +250,7 @@ func (r *refKey) advance(until time.Duration) {
 			}
 		}
 		for _, c := range r.queue {
-			if c.deadline > r.now {
+			if r.now < c.deadline && c.deadline < never {
 				next = min(next, c.deadline)
 				r.tie = r.tie || c.deadline == admission
 			}
