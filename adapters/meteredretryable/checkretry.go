@@ -9,7 +9,9 @@ import (
 
 	"github.com/hashicorp/go-retryablehttp"
 
+	"github.com/meteredhttp/meteredhttp/escalate"
 	"github.com/meteredhttp/meteredhttp/middleware"
+	"github.com/meteredhttp/meteredhttp/retryafter"
 )
 
 // checkRetry is the client's CheckRetry over the usual one. That is asked as ever,
@@ -28,7 +30,7 @@ func (t *transport) checkRetry(client *retryablehttp.Client, usual retryablehttp
 		again, checkErr := usual(ctx, resp, err)
 		switch {
 		case dealtWith(a, resp, err):
-			if again || ctx.Err() != nil {
+			if again || ctx.Err() != nil && !onlyCancelled(ctx, err) {
 				again, checkErr = false, nil
 			}
 		case again && t.onlyOnce(a, err):
@@ -53,6 +55,14 @@ func dealtWith(a *attempt, resp *http.Response, err error) bool {
 		return true
 	}
 	return a == nil && resp != nil && middleware.Handled(resp, nil) || err != nil && middleware.Handled(nil, err)
+}
+
+// onlyCancelled reports whether err has nothing to tell but that the caller has
+// cancelled, which is then said in retryablehttp's words.
+func onlyCancelled(ctx context.Context, err error) bool {
+	var refused *retryafter.RefusedError
+	var gaveUp *escalate.Error
+	return ctx.Err() == context.Canceled && !errors.As(err, &refused) && !errors.As(err, &gaveUp)
 }
 
 // onlyOnce reports whether the request has perhaps been carried out, and must

@@ -615,3 +615,18 @@ func TestTurn_ConcurrentCallsWithOneURL(t *testing.T) {
 		r.wantHits(50 + 150)
 	}, times(50, fault(metertest.ResetAfter)), times(-1, refusal("0")))
 }
+
+// A call that was cancelled while it waited for its budget ends as one that was
+// cancelled without a stack.
+func TestTurn_ACallCancelledInTheQueueSaysNoMore(t *testing.T) {
+	virtual(t, func(r rig) {
+		client := r.client(2, patient(2))
+		ctx, cancel := context.WithCancel(r.Context())
+		cancel()
+		_, err := client.Do(r.request("GET", nil).WithContext(ctx))
+		if want := "GET " + apiURL + " giving up after 1 attempt(s): context canceled"; err == nil || err.Error() != want {
+			r.Errorf("got %v, want %s", err, want)
+		}
+		r.wantHits(0)
+	})
+}
