@@ -56,7 +56,10 @@ func (l *escalateLayer) roundTrip(t *turn, req *http.Request) (*http.Response, e
 	}
 	t.entry.Store(req)
 	var permit escalate.Permit
-	defer func() { t.done(permit, escalate.Outcome{Verdict: escalate.Neutral}) }() // a panic below; else done already
+	defer func() {
+		t.done(permit, escalate.Outcome{Verdict: escalate.Neutral}) // a panic below; else done already
+		t.entry.Store(nil)
+	}()
 	var failed []error                                                             // what the routes given up ended with
 	for {
 		route, err := l.pick(t, &permit)
