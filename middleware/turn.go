@@ -230,8 +230,8 @@ func (t *turn) failedKey() (key string) {
 // routeLeft reports whether the turn could go on by another route: one that is
 // untried in it and whose gate admits now, with a body that can be sent again.
 func (t *turn) routeLeft() bool {
-	router := t.router.Load()
-	if router == nil || !replayable(t.entry.Load()) {
+	router, entry := t.router.Load(), t.entry.Load()
+	if router == nil || entry == nil || !replayable(entry) {
 		return false
 	}
 	tried := t.left.Load() | 1<<t.route.Load()
