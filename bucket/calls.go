@@ -67,7 +67,7 @@ func (s *calls) begin(a *account, now int64, cost Cost) *call {
 
 // end closes the grant of c, which came to cost final.
 func (s *calls) end(c *call, final Cost) {
-	if later := c.later.plus(final.minus(c.cost)); later != (Cost{}) {
+	if later := c.later.plus(final.minus(c.cost)); later != (Cost{}) || c.later != (Cost{}) {
 		// What changed after c's admission also changed after that of the one before.
 		s.corrected = s.corrected.minus(c.later)
 		if c.prev != nil {

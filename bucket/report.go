@@ -90,16 +90,17 @@ func (a *account) shadow(m *meter) *meter {
 }
 
 // state sets the level to what the server says is left, less what it cannot know yet: all that was
-// admitted after the call that it answered, and reports whether that is the level now. A level is
-// raised only by the latest call that has an answer: an older answer knows less, not more.
+// admitted after the call that it answered, and reports whether the server speaks for the level from
+// now on, so that the call's refund is dropped. A level is raised only by the latest call that has an
+// answer: an older answer knows less, not more. A limit of one's own is only ever lowered, and keeps
+// the refund of whoever did not lower it.
 func (m *meter) state(now int64, number uint64, s *Meter, later int64) bool {
 	raise := number >= m.reporter
 	if raise {
 		m.reporter = number
 	}
-	if m.shadows == 0 && (m.scaled || s.Limit > m.limit.Amount) {
-		raise = false // a Window of one's own
-	}
+	own := m.shadows == 0 && (m.scaled || s.Limit > m.limit.Amount) // a Window: others have a shadow
+	raise = raise && !own
 	remaining := s.Remaining
 	if m.log != nil {
 		left := remaining - later
@@ -109,7 +110,7 @@ func (m *meter) state(now int64, number uint64, s *Meter, later int64) bool {
 		case raise:
 			m.log.relieve(left - have)
 		default:
-			return false
+			return !own
 		}
 		return true
 	}
@@ -120,7 +121,7 @@ func (m *meter) state(now int64, number uint64, s *Meter, later int64) bool {
 		level = min(m.cell.units(left), level)
 	}
 	if !raise && level >= m.cell.level {
-		return false
+		return !own
 	}
 	m.cell.level = level
 	return true

@@ -60,7 +60,7 @@ func (l *escalateLayer) roundTrip(t *turn, req *http.Request) (*http.Response, e
 		t.done(permit, escalate.Outcome{Verdict: escalate.Neutral}) // a panic below; else done already
 		t.entry.Store(nil)
 	}()
-	var failed []error                                                             // what the routes given up ended with
+	var failed []error // what the routes given up ended with
 	for {
 		route, err := l.pick(t, &permit)
 		if err != nil {
