@@ -83,7 +83,7 @@ func (s server) work(jobs, workers int, seed uint64) batch {
 
 // least is the least possible makespan. For buckets it is the workers' bound or the time to
 // refill what the bucket does not hold; for windows the start of the last one needed plus the
-// waves of workers in it.
+// waves of workers in it, or what a perfect client takes whose workers cannot fill the first one.
 func (s server) least(b batch) time.Duration {
 	var tokens int64
 	for _, n := range b.costs {
@@ -98,7 +98,7 @@ func (s server) least(b batch) time.Duration {
 		if full == 0 {
 			return waves(jobs)
 		}
-		return max(waves(jobs), time.Duration(full)*time.Minute-c.Offset%time.Minute+waves(max(last, 1)))
+		return max(waves(jobs), s.poured(b), time.Duration(full)*time.Minute-c.Offset%time.Minute+waves(max(last, 1)))
 	}
 	refill := func(total, amount, burst int64) time.Duration {
 		if amount == 0 {
@@ -126,6 +126,32 @@ func (s server) fill(b batch) (full, last int64) {
 		tokens += cost
 	}
 	return full, last
+}
+
+// poured is the makespan of a first-in-first-out client that knows a window server's meter: each call
+// arrives as soon as a worker is free and its window has room.
+func (s server) poured(b batch) time.Duration {
+	free := make([]time.Duration, b.workers) // when each worker is
+	c := s.meter
+	var left, end, window time.Duration
+	var requests, tokens int64
+	for _, cost := range b.costs {
+		next := soonest(free)
+		left = max(left, free[next])
+		if now := (left + c.Up + c.Offset) / time.Minute; now > window {
+			window, requests, tokens = now, 0, 0
+		}
+		if requests == c.Requests || c.Tokens > 0 && tokens+cost > c.Tokens {
+			window++
+			requests, tokens = 0, 0
+			left = window*time.Minute - c.Offset - c.Up
+		}
+		requests++
+		tokens += cost
+		free[next] = left + c.Latency
+		end = max(end, free[next])
+	}
+	return end
 }
 
 // oracle returns the latency of every job, from its pick-up to its 200, for a first-in-first-out
@@ -173,7 +199,7 @@ func (l *oracleLevel) take(at, cost float64) {
 	l.at = at
 }
 
-func soonest(at []float64) int {
+func soonest[T float64 | time.Duration](at []T) int {
 	least := 0
 	for i := range at {
 		if at[i] < at[least] {
