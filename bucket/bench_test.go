@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -185,4 +186,15 @@ func weigh() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+func BenchmarkPlan(b *testing.B) {
+	limits := []bucket.Limit{bucket.PerMinute(bucket.Requests, 600), bucket.PerMinute(bucket.Tokens, 1_000_000)}
+	jobs := slices.Repeat([]bucket.Cost{{Requests: 1, InputTokens: 1500}}, 100_000)
+	for b.Loop() {
+		if _, err := bucket.Plan(limits, bucket.Batch{Costs: slices.Values(jobs), Workers: 50, Latency: time.Second}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(jobs)), "ns/job")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
@@ -148,4 +149,24 @@ func ExampleWithPlace() {
 	again, _ := l.Acquire(bucket.WithPlace(ctx, g.Place()), "k", bucket.Cost{Requests: 1})
 	fmt.Println(again.Place() == g.Place())
 	// Output: true
+}
+
+// How long will ten thousand summaries take, and what holds them up?
+func ExamplePlan() {
+	jobs := slices.Repeat([]bucket.Cost{{Requests: 1, InputTokens: 1500, OutputTokens: 500}}, 10_000)
+	f, err := bucket.Plan([]bucket.Limit{
+		bucket.PerMinute(bucket.Requests, 3_000),
+		bucket.PerMinute(bucket.Tokens, 1_000_000),
+	}, bucket.Batch{Costs: slices.Values(jobs), Workers: 100, Latency: 2 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("takes", f.Takes.Round(time.Second))
+	fmt.Println("half done after", f.Tenths[4].Round(time.Second))
+	fmt.Println("binds:", f.Limits[f.Binds].Limit.Unit)
+	// Output:
+	// takes 19m2s
+	// half done after 9m2s
+	// binds: tokens
 }
