@@ -101,7 +101,7 @@ func (l *Local) Acquire(ctx context.Context, key string, cost Cost) (Grant, erro
 		return Grant{}, cost.validate()
 	}
 	cost = cost.clamped()
-	place, _ := ctx.Value(placeKey{}).(Place)
+	place := PlaceFrom(ctx)
 	returns := place != Place{}
 	a, err := l.open(key)
 	if err != nil {

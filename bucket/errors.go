@@ -46,6 +46,12 @@ func (e *WaitError) Error() string {
 	return fmt.Sprintf("bucket: the wait on key %q is too long: %s at least %v away", e.Key, e.Unit, e.Wait)
 }
 
+// NewWaitError returns the WaitError of a limiter of another package. cause is ErrOverdue, the cause of
+// the context that ended, or nil.
+func NewWaitError(key string, unit Unit, wait time.Duration, cause error) *WaitError {
+	return &WaitError{Key: key, Unit: unit, Wait: wait, cause: cause}
+}
+
 // Is reports whether target is context.DeadlineExceeded.
 func (e *WaitError) Is(target error) bool { return target == context.DeadlineExceeded }
 
@@ -83,6 +89,10 @@ type interruptedError struct {
 	key        string
 	err, cause error
 }
+
+// Interrupted returns what Acquire returns for a key when ctx, which has been cancelled, ended the wait: it matches
+// both ctx.Err and context.Cause. It is for limiters of other packages.
+func Interrupted(ctx context.Context, key string) error { return interrupted(ctx, key) }
 
 func interrupted(ctx context.Context, key string) error {
 	return &interruptedError{key: key, err: ctx.Err(), cause: context.Cause(ctx)}

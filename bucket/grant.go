@@ -111,6 +111,13 @@ type Place struct {
 
 func (p Place) before(q Place) bool { return p.at < q.at }
 
+// NewPlace returns the place of a call of a limiter of another package, whose calls arrive in the order of
+// n; 0 is the zero Place.
+func NewPlace(n int64) Place { return Place{n} }
+
+// Before reports whether p is nearer to the head of the line than q.
+func (p Place) Before(q Place) bool { return p.before(q) }
+
 type placeKey struct{}
 
 // WithPlace returns a context under which Acquire queues at p rather than at the end of the line:
@@ -118,6 +125,12 @@ type placeKey struct{}
 // queueing behind everybody who came while it was out.
 func WithPlace(ctx context.Context, p Place) context.Context {
 	return context.WithValue(ctx, placeKey{}, p)
+}
+
+// PlaceFrom returns the place that WithPlace put into ctx; the zero Place if there is none.
+func PlaceFrom(ctx context.Context) Place {
+	p, _ := ctx.Value(placeKey{}).(Place)
+	return p
 }
 
 // Account is what a limiter of another package implements to make grants. Its methods are called

@@ -1,0 +1,395 @@
+package meteredredis
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+)
+
+// A budget is one key as this process sees it: who waits, who is out, what is to be told to the store, and
+// what the store said last. At most one call to the store is under way for it; what comes meanwhile goes
+// with the next.
+type budget struct {
+	limiter *Limiter
+	key     string
+	name    string // in the store
+	limits  []limit
+
+	mu      sync.Mutex
+	gone    bool // forgotten: look the key up again
+	line    line
+	place   int64 // the latest that was given out
+	calls   map[uint64]*call
+	serial  uint64
+	changed time.Time // when it was last used
+
+	calling bool        // a call to the store is under way
+	batch   *batch      // what goes with the next
+	timer   *time.Timer // for the head, or for what is to be told
+	alarm   time.Time   // what the timer is set to; zero if it is not
+	blocked time.Time   // the store said: not before
+
+	known    knowledge
+	spent    []float64              // admitted by the fallback since the store went, for each limit
+	differed bool                   // another process has lower limits, and that was said
+	down     atomic.Pointer[outage] // of this key alone
+}
+
+// knowledge is what the store said last.
+type knowledge struct {
+	epoch  string
+	at     time.Time
+	levels []float64
+	hold   time.Time
+	beat   time.Time // when this process last said that it lives
+}
+
+const (
+	// mostInBatch is how many groups of calls go with one call of the store: more keep the others off it.
+	mostInBatch = 128
+
+	// ride is how long a settlement waits for a call that it can go with.
+	ride = 10 * time.Millisecond
+
+	// rest is the least time between two calls of a head that was told to wait: what comes back
+	// meanwhile is taken together.
+	rest = 2 * time.Millisecond
+
+	// heartbeat is how often a process says that it lives.
+	heartbeat = 2 * time.Second
+)
+
+func newBudget(l *Limiter, key string, limits []limit) *budget {
+	b := &budget{limiter: l, key: key, name: nameOf(l.config.Prefix, key), limits: limits, calls: map[uint64]*call{}}
+	b.spent = make([]float64, len(limits))
+	b.known.epoch = none
+	return b
+}
+
+// look sees what is to be done next: a call to the store now, or at a later time. Called with mu held.
+func (b *budget) look() {
+	if b.calling || b.gone || b.away() != nil {
+		return
+	}
+	now := time.Now()
+	at := time.Time{}
+	sooner := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	if b.wants() {
+		sooner(b.blocked)
+		if b.blocked.IsZero() {
+			sooner(now)
+		}
+	}
+	if b.batch != nil {
+		sooner(b.batch.due)
+	}
+	if b.owes() {
+		sooner(now)
+	}
+	switch {
+	case at.IsZero():
+		return
+	case !at.After(now):
+		b.calling = true
+		b.limiter.running.Add(1)
+		go b.run()
+	case b.alarm.IsZero() || at.Before(b.alarm):
+		b.alarm = at
+		if b.timer == nil {
+			b.timer = time.AfterFunc(at.Sub(now), b.ring)
+		} else {
+			b.timer.Reset(at.Sub(now))
+		}
+	}
+}
+
+// owes reports whether the store is to be told of what was admitted while it was away.
+func (b *budget) owes() bool {
+	for _, n := range b.spent {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// wants reports whether somebody waits for whom there is a slot.
+func (b *budget) wants() bool {
+	most := b.limiter.config.MaxInFlight
+	return len(b.line) > 0 && (most == 0 || len(b.calls) < most)
+}
+
+func (b *budget) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.alarm = time.Time{}
+	b.look()
+}
+
+// run makes calls to the store until there is nothing more to say.
+func (b *budget) run() {
+	defer b.limiter.running.Done()
+	for {
+		b.mu.Lock()
+		out, asked := b.compose(time.Now())
+		b.mu.Unlock()
+		if out == nil {
+			return
+		}
+		r, err := b.limiter.store.decide(context.Background(), b.name, out)
+		if err == nil && r.declare {
+			b.mu.Lock()
+			out.declared = b.declaration(time.Now())
+			b.mu.Unlock()
+			r, err = b.limiter.store.decide(context.Background(), b.name, out)
+		}
+		if err != nil {
+			b.failed(out, err)
+			return
+		}
+		b.apply(r, out, asked)
+	}
+}
+
+// compose makes the next call of the store, or returns nil when there is none to make: then calling is over.
+// It returns whom it asks for. Called with mu held.
+func (b *budget) compose(now time.Time) (*batch, []*waiter) {
+	wants := b.wants() && !b.blocked.After(now)
+	owes := b.owes()
+	if due := b.batch != nil && !b.batch.due.After(now); !wants && !due && !owes || b.gone || b.away() != nil {
+		b.calling = false
+		b.look()
+		return nil, nil
+	}
+	out := b.batch
+	b.batch = nil
+	if out == nil {
+		out = new(batch)
+	}
+	b.address(out, now)
+	return out, b.ask(out, now)
+}
+
+// address says to the store who speaks, of what, and what was admitted while it was away. Called with mu held.
+func (b *budget) address(out *batch, now time.Time) {
+	c := &b.limiter.config
+	out.epoch, out.fresh, out.pid = b.known.epoch, b.limiter.epoch(), b.limiter.pid
+	out.maxWait, out.answer, out.refuse = c.MaxWait, c.answerTime(), c.Overdue == bucket.OverdueRefuse
+	out.limits = b.limits
+	if now.Sub(b.known.beat) >= heartbeat {
+		out.beat = true
+		b.known.beat = now
+	}
+	out.spent = slices.Clone(b.spent)
+	for i, n := range b.spent {
+		if n > 0 {
+			out.ops = append(out.ops, []string{"spent", whole(int64(i + 1)), float(n)})
+		}
+	}
+}
+
+// ask puts those in line into the batch, as many as have slots.
+func (b *budget) ask(out *batch, now time.Time) []*waiter {
+	if !b.wants() {
+		return nil
+	}
+	slots := len(b.line)
+	if most := b.limiter.config.MaxInFlight; most > 0 {
+		slots = min(slots, most-len(b.calls))
+	}
+	var asked []*waiter
+	for len(asked) < slots {
+		w := b.line.next()
+		if last := len(out.groups) - 1; last >= 0 && slices.Equal(out.groups[last].costs, w.shares) {
+			out.groups[last].n++
+		} else if len(out.groups) == mostInBatch {
+			b.line.add(w)
+			break
+		} else {
+			out.groups = append(out.groups, group{1, w.shares})
+		}
+		asked = append(asked, w)
+	}
+	out.age = now.Sub(asked[0].arrived)
+	for _, w := range asked { // they stay in line until they are let go
+		b.line.add(w)
+	}
+	return asked
+}
+
+// apply does what the store said.
+func (b *budget) apply(r reply, out *batch, asked []*waiter) {
+	now := time.Now()
+	b.mu.Lock()
+	b.learn(r, out, now)
+	charged := make([]float64, len(b.limits))
+	for i := range charged {
+		charged[i] = r.limits[i].charged
+	}
+	var left []*waiter
+	for i, w := range asked[:min(r.granted, len(asked))] {
+		for k, share := range w.shares {
+			charged[k] += float64(share)
+		}
+		c := b.open(w, r, i, charged, now)
+		if w.index < 0 { // it has gone meanwhile: what was taken comes back
+			b.end(c, bucket.Cost{}, true)
+			continue
+		}
+		b.line.remove(w)
+		w.grant = bucket.NewGrant(b, c.id, bucket.GrantInfo{Waited: now.Sub(w.arrived), Overdue: r.probe == 1, Place: w.place})
+		left = append(left, w)
+	}
+	b.blocked = time.Time{}
+	if r.wait > 0 && r.granted < len(asked) {
+		b.blocked = now.Add(max(r.wait, min(rest, b.half())))
+		if head := asked[r.granted]; r.probe == 2 && head.index >= 0 {
+			b.line.remove(head)
+			head.err = bucket.NewWaitError(b.key, b.binding(head, now), r.wait, bucket.ErrOverdue)
+			left = append(left, head)
+			b.blocked = time.Time{}
+		}
+	}
+	left = append(left, b.doomed(now)...)
+	differs := r.differ && !b.differed
+	b.differed = b.differed || r.differ
+	b.changed = now
+	b.mu.Unlock()
+	for _, w := range left {
+		w.finish()
+	}
+	if differs {
+		b.limiter.tell(eventDiffers(b.key))
+	}
+}
+
+// half is how long the fastest limit takes to be half full: who rests for longer loses some of it.
+func (b *budget) half() time.Duration {
+	half := time.Duration(rest)
+	for i := range b.limits {
+		l := &b.limits[i]
+		if l.Shape == bucket.TokenBucket {
+			half = min(half, span(float64(l.capacity)/2/l.rate))
+		}
+	}
+	return half
+}
+
+// learn notes what the store said of the budget.
+func (b *budget) learn(r reply, out *batch, now time.Time) {
+	k := &b.known
+	for i := range b.spent {
+		b.spent[i] -= out.spent[i]
+	}
+	k.epoch, k.at, k.hold = r.epoch, now, now.Add(r.hold)
+	if k.levels == nil {
+		k.levels = make([]float64, len(b.limits))
+	}
+	for i := range k.levels {
+		k.levels[i] = r.limits[i].available
+	}
+	if r.processes > 0 {
+		b.limiter.processes.Store(int64(r.processes))
+	}
+}
+
+// level is what of a limit there should be now, as far as one knows.
+func (b *budget) level(i int, now time.Time) float64 {
+	l := &b.limits[i]
+	if b.known.levels == nil {
+		return float64(l.capacity)
+	}
+	level := b.known.levels[i] - b.spent[i]
+	if l.Shape == bucket.TokenBucket {
+		level += l.rate * micros(now.Sub(b.known.at))
+	} else if now.Sub(b.known.at) >= l.Per {
+		level = float64(l.capacity) - b.spent[i]
+	}
+	return min(level, float64(l.capacity))
+}
+
+// declaration is what is said to a store that has lost the budget.
+func (b *budget) declaration(now time.Time) *declaration {
+	d := &declaration{levels: make([]float64, len(b.limits)), hold: max(b.known.hold.Sub(now), 0)}
+	for i := range d.levels {
+		d.levels[i] = b.level(i, now)
+	}
+	return d
+}
+
+// doomed takes those out of line who cannot leave before their deadline: no refund is assumed, and nobody else
+// either. Called with mu held, when the store has just spoken.
+func (b *budget) doomed(now time.Time) []*waiter {
+	limited := 0
+	for _, w := range b.line {
+		if !w.deadline.IsZero() {
+			limited++
+		}
+	}
+	if limited == 0 {
+		return nil
+	}
+	ahead := make([]float64, len(b.limits))
+	order := slices.Clone(b.line)
+	slices.SortFunc(order, func(x, y *waiter) int {
+		if x.place.Before(y.place) {
+			return -1
+		}
+		return 1
+	})
+	var out []*waiter
+	for _, w := range order {
+		at, unit := b.departs(w, ahead, now)
+		if !w.deadline.IsZero() && at.After(w.deadline) {
+			b.line.remove(w)
+			w.err = bucket.NewWaitError(b.key, unit, at.Sub(now), nil)
+			out = append(out, w)
+			continue
+		}
+		for i, share := range w.shares {
+			ahead[i] += float64(share)
+		}
+	}
+	return out
+}
+
+// departs is a lower bound of when w leaves, and the unit of the limit that binds; Requests for a hold.
+func (b *budget) departs(w *waiter, ahead []float64, now time.Time) (time.Time, bucket.Unit) {
+	at, unit := now, bucket.Requests
+	if b.known.hold.After(at) {
+		at = b.known.hold
+	}
+	for i := range b.limits {
+		l := &b.limits[i]
+		if l.Shape != bucket.TokenBucket {
+			continue // what comes back when is known to the store alone
+		}
+		need := ahead[i] + float64(min(w.shares[i], l.capacity)) - b.level(i, now)
+		if need <= 0 {
+			continue
+		}
+		if t := now.Add(span(need / l.rate)); t.After(at) {
+			at, unit = t, l.Unit
+		}
+	}
+	if patience := b.limiter.config.MaxWait; patience > 0 {
+		if t := w.arrived.Add(patience); at.After(t) && t.After(b.known.hold) {
+			at = t // overdue, it may leave all the same
+		}
+	}
+	return at, unit
+}
+
+// binding is the unit of the limit that keeps w back.
+func (b *budget) binding(w *waiter, now time.Time) bucket.Unit {
+	_, unit := b.departs(w, make([]float64, len(b.limits)), now)
+	return unit
+}

@@ -1,0 +1,179 @@
+package meteredredis
+
+import (
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+)
+
+// A call is an open grant.
+type call struct {
+	id      uint64
+	cost    bucket.Cost
+	left    time.Time // on this process's clock
+	at      float64   // on the server's
+	number  float64   // of its admission
+	charged []float64 // on each limit, itself included
+	extra   []float64
+	stated  uint64 // limits whose level its answer has stated
+	ramp    int64  // that it belongs to
+	probe   bool
+	served  bool
+}
+
+// open notes an admission, the i-th of those that the store let go at once. Called with mu held.
+func (b *budget) open(w *waiter, r reply, i int, charged []float64, now time.Time) *call {
+	b.serial++
+	c := &call{
+		id: b.serial, cost: w.cost, left: now, at: r.at, number: r.number + float64(i) + 1, ramp: r.ramp, probe: r.probe == 1,
+		charged: append([]float64(nil), charged...), extra: make([]float64, len(b.limits)),
+	}
+	for k := range c.extra {
+		c.extra[k] = r.limits[k].extra
+	}
+	b.calls[c.id] = c
+	return c
+}
+
+// say adds an operation to what is told to the store next, within the given time.
+func (b *budget) say(within time.Duration, words ...string) {
+	due := time.Now().Add(within)
+	if b.batch == nil {
+		b.batch = &batch{due: due}
+	}
+	if due.Before(b.batch.due) {
+		b.batch.due = due
+	}
+	b.batch.ops = append(b.batch.ops, words)
+}
+
+// end closes c, which came to cost final; unsent says that nothing of it was sent. Called with mu held.
+func (b *budget) end(c *call, final bucket.Cost, unsent bool) {
+	delete(b.calls, c.id)
+	within := ride
+	if unsent {
+		within = 0 // somebody may be waiting for it
+	}
+	for i := range b.limits {
+		l := &b.limits[i]
+		was, is := c.cost.Of(l.Unit), final.Of(l.Unit)
+		switch {
+		case is > was:
+			b.say(within, "extra", whole(int64(i+1)), whole(is-was))
+		case is < was && c.stated>>i&1 == 0:
+			b.say(within, "refund", whole(int64(i+1)), whole(was-is), float(c.at))
+		}
+	}
+	b.answered(c)
+	if c.ramp != 0 {
+		b.say(0, "left", whole(c.ramp))
+	}
+	b.changed = time.Now()
+}
+
+// answered ends a probe.
+func (b *budget) answered(c *call) {
+	if c.probe {
+		c.probe = false
+		b.say(0, "probed")
+	}
+}
+
+// with does something to an open grant; a grant that has ended is left alone.
+func (b *budget) with(id uint64, do func(*call)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.calls[id]; c != nil {
+		do(c)
+		b.look()
+	}
+}
+
+var _ bucket.Account = (*budget)(nil)
+
+// Served says that the headers of an accepted answer are here.
+func (b *budget) Served(id uint64) {
+	b.with(id, func(c *call) {
+		if c.served {
+			return
+		}
+		c.served = true
+		b.answered(c)
+		if c.ramp != 0 {
+			b.say(0, "served", whole(c.ramp))
+		}
+	})
+}
+
+// Refused says that the server refused the call: its tokens come back, the key is held for all.
+func (b *budget) Refused(id uint64, hold time.Duration) {
+	b.with(id, func(c *call) {
+		b.end(c, bucket.Cost{Requests: c.cost.Requests}, false)
+		b.hold(hold)
+	})
+}
+
+// hold holds the key, here at once and everywhere as soon as the store knows. Called with mu held.
+func (b *budget) hold(d time.Duration) {
+	d = max(d, 0)
+	b.say(0, "hold", float(micros(d)))
+	if until := time.Now().Add(d); until.After(b.known.hold) {
+		b.known.hold = until
+	}
+}
+
+// Report says what the server states as left.
+func (b *budget) Report(id uint64, meters []bucket.Meter) {
+	b.with(id, func(c *call) {
+		for i := range meters {
+			m := &meters[i]
+			k := b.match(m)
+			if k < 0 {
+				continue
+			}
+			literal := b.limiter.config.Headroom == 1 && m.Limit <= b.limits[k].Amount
+			b.say(ride, "report", whole(int64(k+1)), float(c.number), float(c.charged[k]), float(c.extra[k]),
+				whole(m.Remaining), flag(literal))
+			c.stated |= 1 << k
+		}
+	})
+}
+
+// match finds the limit that a meter speaks of, as bucket.Meter says; -1 if there is none.
+func (b *budget) match(m *bucket.Meter) int {
+	if m.Remaining < 0 {
+		return -1
+	}
+	only, same, n, exact := -1, -1, 0, 0
+	for i := range b.limits {
+		l := &b.limits[i]
+		if l.Unit != m.Unit {
+			continue
+		}
+		only = i
+		n++
+		if m.Per > 0 && l.Per == m.Per || m.Per <= 0 && l.Amount == m.Limit {
+			same = i
+			exact++
+		}
+	}
+	switch {
+	case n == 1:
+		return only
+	case exact == 1:
+		return same
+	}
+	return -1
+}
+
+// Settle says what the call really cost.
+func (b *budget) Settle(id uint64, cost bucket.Cost) {
+	cost = bucket.Cost{
+		Requests: max(cost.Requests, 0), InputTokens: max(cost.InputTokens, 0), OutputTokens: max(cost.OutputTokens, 0)}
+	b.with(id, func(c *call) { b.end(c, cost, false) })
+}
+
+// Cancel says that it was never sent.
+func (b *budget) Cancel(id uint64) {
+	b.with(id, func(c *call) { b.end(c, bucket.Cost{}, true) })
+}
