@@ -51,6 +51,11 @@
 //
 //	cd examples && go test ./bench -run Incident -v
 //
+// TestVariantsWithLoweredAndRaisedLimits and the other TestVariants are the batch, or work
+// without end, with one thing otherwise; TestRandomServers draws the servers.
+//
+//	cd examples && go test ./bench -run 'Variants|RandomServers' -v
+//
 // What must hold wherever it runs (allocations, bytes for each waiter, order) is
 // held by tests, without a clock. They need a build without the race detector,
 // which changes what is allocated; under it they check less, and say so.
