@@ -63,10 +63,14 @@ func (a *account) look(now int64, cost Cost, since int64) (way, int64) {
 	}
 	a.ramp.end()
 
-	ready := now
+	ready, rest := now, now
 	for i := range a.meters {
 		m := &a.meters[i]
-		ready = max(ready, m.ready(now, m.share(cost)))
+		at := m.ready(now, m.share(cost))
+		if m.anchored(now, at) {
+			rest = max(rest, at) // nobody is overdue before
+		}
+		ready = max(ready, at)
 	}
 	if a.pacer != nil {
 		if ready = max(ready, a.pacer.ready(a, now, cost)); now < a.hold.until {
@@ -74,7 +78,7 @@ func (a *account) look(now int64, cost Cost, since int64) (way, int64) {
 		}
 	}
 	w, at := a.overdue(now, cost, since)
-	if at <= now {
+	if at = max(at, rest); at <= now {
 		return w, now
 	}
 	return stays, min(ready, at)

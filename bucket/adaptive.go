@@ -90,6 +90,9 @@ func (p *pacer) alone() int64 {
 // stated the shape of every limit, by a Burst or as a Window, is believed until a refusal.
 func newPacer(meters []meter) *pacer {
 	p := &pacer{blamed: nobody, next: dawn, halved: dawn, event: dawn, released: dawn}
+	if len(meters) == 0 {
+		p.gap = p.alone()
+	}
 	for i := range meters {
 		if meters[i].log == nil && meters[i].limit.Burst == 0 {
 			p.gap = p.alone()
@@ -119,7 +122,9 @@ func (p *pacer) ready(a *account, now int64, cost Cost) int64 {
 		if p.mode == drawing {
 			at = max(at, e.ready(now, span, p.late))
 		} else if e.debt > e.brim-span && e.debt > 0 {
-			a.hold.extend(now, p.boundary) // patience stands still until then
+			if p.boundary-now <= restful {
+				a.hold.extend(now, p.boundary) // patience stands still until then
+			}
 			at = max(at, p.boundary)
 		}
 	}
@@ -223,9 +228,7 @@ func (p *pacer) turn(a *account, now int64) {
 		e.debt = e.unmarked(p.boundary)
 		m.renew(now, e.debt)
 	}
-	for p.boundary <= now {
-		p.boundary = later(p.boundary, p.period(a))
-	}
+	p.boundary = nextOnGrid(p.boundary, p.period(a), now+1)
 	if now >= p.boundary-grain {
 		p.turn(a, now)
 	}

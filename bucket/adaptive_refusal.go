@@ -89,6 +89,9 @@ func (p *pacer) estimate(a *account, now int64) {
 		m := &a.meters[i]
 		depth := p.estimates[i].debt
 		for c := a.calls.tail; c != nil; c = c.prev {
+			if i == 0 {
+				c.depths = c.depths[:0] // of other limits
+			}
 			c.depths = append(c.depths, depth)
 			depth = max(depth-m.span(m.share(c.cost)), 0)
 		}
@@ -123,6 +126,11 @@ func (p *pacer) windowed(a *account, c *call, now, hint int64) bool {
 			return true
 		}
 	}
+	for i := range p.estimates {
+		if m := &a.meters[i]; m.anchored(now, later(now, hint)) && m.log.used >= m.log.amount {
+			return true
+		}
+	}
 	return hint > 2*p.longest(a, c)
 }
 
@@ -138,6 +146,14 @@ func (p *pacer) longest(a *account, c *call) int64 {
 
 func roundUp(span int64) int64 { return (span + grain - 1) / grain * grain }
 
+// nextOnGrid is the first of at, at+period, ... that is not before from.
+func nextOnGrid(at, period, from int64) int64 {
+	if at >= from {
+		return at
+	}
+	return later(at, satMul((from-at+period-1)/period, period))
+}
+
 func abs(x int64) int64 { return max(x, -x) }
 
 // count goes over to a window that ends when the server's hint is over.
@@ -146,9 +162,7 @@ func (p *pacer) count(a *account, now, hint int64) {
 	if p.mode == counting {
 		// The grid stands; a hint is rounded up, so that the sooner one is nearer to the truth.
 		period := p.period(a)
-		for p.boundary < end-period/2 {
-			p.boundary = later(p.boundary, period)
-		}
+		p.boundary = nextOnGrid(p.boundary, period, end-period/2)
 		p.boundary = min(p.boundary, end)
 	} else {
 		p.boundary = end

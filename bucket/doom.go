@@ -32,7 +32,9 @@ func (a *account) departs(now int64, cost Cost, place Place, since int64) (int64
 		}
 		sooner = max(sooner, q.sooner)
 		pred = max(pred, q.pred)
-		borne = max(borne, q.borne)
+		if m.learnt == nil {
+			borne = max(borne, q.borne)
+		}
 	}
 	if a.local.maxWait < 0 || a.local.refuseOverdue {
 		return own, unit

@@ -7,11 +7,12 @@ type meter struct {
 	mask  Cost    // all ones in each component that it counts
 	limit Limit
 
-	scaled   bool   // by a Headroom below 1
-	shadows  uint8  // the slot, plus one, of the meter that it is the shadow of; 0 if it is none
-	slot     uint8  // its bit in call.stated, its index in call.logged
-	born     uint64 // the first admission that it charged
-	reporter uint64 // the latest admission that has reported on it
+	scaled   bool    // by a Headroom below 1
+	shadows  uint8   // the slot, plus one, of the meter that it is the shadow of; 0 if it is none
+	slot     uint8   // its bit in call.stated, its index in call.logged
+	born     uint64  // the first admission that it charged
+	reporter uint64  // the latest admission that has reported on it
+	learnt   *learnt // how it came about, where it is not configured
 
 	// What waits in line: the sum of the costs, and the sum of what of them fits the capacity.
 	// Less than half a million calls of maxCost fit; no line is that long.

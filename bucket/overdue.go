@@ -22,6 +22,9 @@ func (a *account) overdue(now int64, cost Cost, since int64) (way, int64) {
 	}
 	for i := range a.meters {
 		m := &a.meters[i]
+		if m.learnt != nil {
+			continue // what nobody configured keeps nobody for longer than MaxWait
+		}
 		at = max(at, m.bears(now, m.share(cost)))
 	}
 	return probes, at

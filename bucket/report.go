@@ -16,22 +16,29 @@ func (c *call) report(id uint64, meters []Meter) {
 	}
 	var later Cost
 	var now int64
-	learnt := false
+	learnt, looked := false, false
 	for i := range meters {
-		m := a.match(&meters[i])
-		if m == nil {
+		s := &meters[i]
+		m := a.match(s)
+		if m == nil && a.pacer == nil {
 			continue
 		}
-		if m.log == nil && (m.scaled || meters[i].Limit > m.limit.Amount) {
-			m = a.shadow(m)
-		}
-		if !learnt {
-			learnt = true
+		if !looked {
+			looked = true
 			later = a.calls.after(c)
 			now = a.tick(a.local.now())
 		}
+		if m == nil || m.learnt != nil {
+			if m = a.learn(now, c, s); m == nil {
+				continue
+			}
+		}
+		learnt = true
+		if m.log == nil && (m.scaled || s.Limit > m.limit.Amount && m.learnt == nil) {
+			m = a.shadow(m)
+		}
 		m.catchUp(now)
-		if m.state(now, c.number, &meters[i], m.share(later)) {
+		if m.state(now, c.number, s, m.share(later)) {
 			c.stated |= 1 << m.slot
 		}
 	}

@@ -10,6 +10,7 @@ type window struct {
 	ring   []charge // length is a power of two
 	first  int64    // position of the oldest charge
 	next   int64    // position of the next one
+	edge   int64    // where not 0, all charges come back together: then, and each per after
 }
 
 type charge struct {
@@ -68,8 +69,11 @@ func (w *window) charge(now, cost int64) int64 {
 		return unlogged
 	}
 	w.used += cost
+	if w.edge != 0 {
+		now = w.end(now) - w.per
+	}
 	if w.first < w.next {
-		if last := w.slot(w.next - 1); last.at == now {
+		if last := w.slot(w.next - 1); last.at >= now {
 			last.cost += cost
 			return w.next - 1
 		}
@@ -87,6 +91,25 @@ func (w *window) grow() {
 	w.ring = make([]charge, max(2*len(old.ring), 8))
 	for pos := old.first; pos < old.next; pos++ {
 		*w.slot(pos) = *old.slot(pos)
+	}
+}
+
+// end is when what is charged at now comes back.
+func (w *window) end(now int64) int64 {
+	if w.edge == 0 {
+		return later(now, w.per)
+	}
+	if now < w.edge {
+		return max(w.edge-(w.edge-now-1)/w.per*w.per, now+1)
+	}
+	return later(w.edge, satMul((now-w.edge)/w.per+1, w.per))
+}
+
+// move has all that counts come back at edge, and each per after.
+func (w *window) move(edge, per int64) {
+	w.edge, w.per = edge, per
+	for pos := w.first; edge != 0 && pos < w.next; pos++ {
+		w.slot(pos).at = edge - per
 	}
 }
 
@@ -136,5 +159,5 @@ func (w *window) drain(start, total, last, most int64) int64 {
 	total -= last
 	rounds := (total - 1) / most
 	total -= rounds * most
-	return later(w.reach(start, most-total), satMul(rounds+1, w.per))
+	return later(w.end(w.reach(start, most-total)), satMul(rounds, w.per))
 }
