@@ -37,6 +37,8 @@ func TestVariantsOfWhatIsSaid(t *testing.T) {
 		{"headers as OpenAI's", us, told(func(c *metertest.Config) { c.Dialect = metertest.OpenAI })},
 		{"headers as Anthropic's", us, told(func(c *metertest.Config) { c.Dialect = metertest.Anthropic })},
 		{"no Retry-After at all", us, told(func(c *metertest.Config) { c.RetryAfter = metertest.NoHint })},
+		{"Retry-After: 0, whatever the wait is", us, told(func(c *metertest.Config) { c.RetryAfter = metertest.Zero })},
+		{"rolling windows", us, rolling},
 		{"estimates 30 % too high", estimates(func(n int64) int64 { return n * 13 / 10 }), told(func(*metertest.Config) {})},
 		{"estimates 30 % too low", estimates(func(n int64) int64 { return n * 7 / 10 }), told(func(*metertest.Config) {})},
 		{"tokens not known", estimates(func(int64) int64 { return 0 }), told(func(*metertest.Config) {})},
@@ -57,4 +59,32 @@ func TestVariantsOfWhatIsSaid(t *testing.T) {
 		rows.add(v.name, row)
 	}
 	t.Log("\n" + rows.String())
+}
+
+// rolling makes a server's meters rolling windows: of a minute, or where its bucket is smaller, of the
+// time in which that fills.
+func rolling(s *server) {
+	c := &s.meter
+	c.Meter, c.Offset = metertest.RollingWindow, 0
+	if c.RequestBurst > 0 {
+		c.Per = time.Minute * time.Duration(c.RequestBurst) / time.Duration(c.Requests)
+		if c.Tokens > 0 {
+			c.Per = time.Minute * time.Duration(c.TokenBurst) / time.Duration(c.Tokens)
+		}
+		c.Requests = c.Requests * int64(c.Per) / int64(time.Minute)
+		c.Tokens = c.Tokens * int64(c.Per) / int64(time.Minute)
+	}
+}
+
+func TestTheLeastMakespanAtRollingWindows(t *testing.T) {
+	for i, want := range map[int]time.Duration{
+		0: 62 * time.Second,                      // 600 in 12 waves, and a minute after each of the first 8 another one
+		4: 99*time.Second + 250*time.Millisecond, // ten each second
+	} {
+		s := sevenServers(600, idleTPM, 0)[i]
+		rolling(&s)
+		if got := s.least(s.work(goodputJobs, goodputWorkers, 1)); got != want {
+			t.Errorf("%s: %v, want %v", s.name, got, want)
+		}
+	}
 }

@@ -100,6 +100,9 @@ func (s server) least(b batch) time.Duration {
 		}
 		return max(waves(jobs), s.poured(b), time.Duration(full)*time.Minute-c.Offset%time.Minute+waves(max(last, 1)))
 	}
+	if c.Meter == metertest.RollingWindow {
+		return s.rolled(b)
+	}
 	refill := func(total, amount, burst int64) time.Duration {
 		if amount == 0 {
 			return 0
@@ -146,6 +149,37 @@ func (s server) poured(b batch) time.Duration {
 			requests, tokens = 0, 0
 			left = window*time.Minute - c.Offset - c.Up
 		}
+		requests++
+		tokens += cost
+		free[next] = left + c.Latency
+		end = max(end, free[next])
+	}
+	return end
+}
+
+// rolled is what poured is, for rolling windows: each call arrives as soon as a worker is free and
+// enough of what was taken has come back, a Per later.
+func (s server) rolled(b batch) time.Duration {
+	free := make([]time.Duration, b.workers) // when each worker is
+	c := s.meter
+	per := c.Per
+	if per == 0 {
+		per = time.Minute
+	}
+	var left, end time.Duration
+	var requests, tokens int64
+	taken := make([]time.Duration, len(b.costs))
+	oldest := 0
+	for i, cost := range b.costs {
+		next := soonest(free)
+		left = max(left, free[next])
+		for oldest < i && (taken[oldest]+per <= left || requests == c.Requests || c.Tokens > 0 && tokens+cost > c.Tokens) {
+			left = max(left, taken[oldest]+per)
+			requests--
+			tokens -= b.costs[oldest]
+			oldest++
+		}
+		taken[i] = left
 		requests++
 		tokens += cost
 		free[next] = left + c.Latency

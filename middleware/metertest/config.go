@@ -54,6 +54,8 @@ const (
 	Date
 	// NoHint says nothing.
 	NoHint
+	// Zero is a Retry-After of 0 seconds, whatever the wait is.
+	Zero
 )
 
 // Neighbour is somebody else on the same quota. He calls in an open loop: at his
@@ -163,7 +165,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("metertest: unknown %v", c.Meter)
 	case c.Dialect > IETF:
 		return fmt.Errorf("metertest: unknown %v", c.Dialect)
-	case c.RetryAfter > NoHint:
+	case c.RetryAfter > Zero:
 		return fmt.Errorf("metertest: unknown RetryAfter(%d)", c.RetryAfter)
 	}
 	for i, a := range c.Script {

@@ -162,6 +162,8 @@ func (v *verdict) state(h http.Header) {
 		h.Set("Retry-After", seconds)
 	case Date:
 		h.Set("Retry-After", ceilTime(v.now.Add(v.wait)).UTC().Format(http.TimeFormat))
+	case Zero:
+		h.Set("Retry-After", "0")
 	}
 }
 

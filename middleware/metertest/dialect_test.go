@@ -197,6 +197,7 @@ func TestTheHintHasItsForm(t *testing.T) {
 		{Millis, map[string]string{"Retry-After": "2", "Retry-After-Ms": "1334"}},
 		{Date, map[string]string{"Retry-After": "Sat, 01 Jan 2000 00:00:02 GMT"}},
 		{NoHint, nil},
+		{Zero, map[string]string{"Retry-After": "0"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			// 45 a minute: one comes back after 1.333... s.
