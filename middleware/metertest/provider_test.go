@@ -43,7 +43,7 @@ func equal(a, b []int) bool {
 func TestInvalidConfigsAnswerWithTheReason(t *testing.T) {
 	for _, c := range []Config{
 		{Requests: -1}, {Tokens: -1}, {RequestBurst: -1}, {Per: -1}, {Offset: -1}, {Up: -1}, {Jitter: 2}, {Jitter: -0.1},
-		{MaxConns: -1}, {Neighbour: Neighbour{Every: -1}}, {Meter: 3}, {Dialect: 6}, {RetryAfter: 4},
+		{MaxConns: -1}, {Neighbour: Neighbour{Every: -1}}, {Meter: 3}, {Dialect: 6}, {RetryAfter: 5},
 		{Script: []Answer{{Status: 42}}}, {Script: []Answer{{Delay: -1}}}, {Script: []Answer{{Fault: 99}}},
 		{Script: []Answer{{Early: true}}}, {Script: []Answer{{Endless: true}}}, {Script: []Answer{{Length: -2}}},
 		{Script: []Answer{{Events: []Event{{After: -1}}}}},
