@@ -55,9 +55,10 @@ const (
 	// crowd is how many may be without an answer before anybody is kept back that has not been
 	// refused, and how many may be sent in the time that a refusal takes, once the server has served
 	// some: so many may be refused with the first one. Half a percent of a minute's calls is not much
-	// at any rate.
+	// at any rate, nor is a fiftieth of what was taken before it.
 	crowd      = 5
 	crowdShare = 200
+	takenShare = 50
 
 	// pourShare is how many leave in the time of a refusal at the start of a window.
 	pourShare = 8
@@ -77,7 +78,10 @@ func (p *pacer) refusalTime() int64 {
 	if p.refused > 0 {
 		return p.refused
 	}
-	return max(int64(quickest), p.served/servedShare)
+	if p.served > 0 {
+		return p.served / servedShare
+	}
+	return int64(quickest)
 }
 
 // alone is the gap in which a refusal comes back before the next call leaves.
@@ -190,23 +194,23 @@ func (p *pacer) proved(a *account, now int64, c *call) {
 		return
 	}
 	p.halved = now
-	p.gap = max(p.gap/2, p.least(a))
+	p.gap = max(p.gap/2, p.least(a, now))
 }
 
 // least is the smallest gap while opening.
-func (p *pacer) least(a *account) int64 {
-	many := int64(0) // a minute's calls
+func (p *pacer) least(a *account, now int64) int64 {
+	many, taken := int64(0), int64(0) // a minute's calls, and how many are taken and not refilled
 	for i := range a.meters {
 		if m := &a.meters[i]; m.limit.Unit == Requests {
 			if n := m.perMinute(); many == 0 || n < many {
-				many = n
+				many, taken = n, mulDiv(m.owing(now), n, int64(time.Minute))
 			}
 		}
 	}
 	if many == 0 {
 		return 0
 	}
-	return p.refusalTime() / max(crowd, many/crowdShare)
+	return p.refusalTime() / max(crowd, many/crowdShare, taken/takenShare)
 }
 
 // turn goes over to the next window when the last one has ended. What was sent in its last second
