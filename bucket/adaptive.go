@@ -181,9 +181,14 @@ func (p *pacer) measures() bool { return p.mode != opening || p.gap > 0 }
 
 // proved notes that c, which is served now, was not too much, and how long it took.
 func (p *pacer) proved(a *account, now int64, c *call) {
-	if p.mode == drawing && c.left > p.event {
-		for i, depth := range c.depths {
-			p.estimates[i].prove(depth)
+	if p.mode == drawing {
+		for i := range p.estimates {
+			// Whatever serves a call holds as much, whatever was thought of it.
+			e, m := &p.estimates[i], &a.meters[i]
+			e.burst = max(e.burst, m.span(m.share(c.cost)))
+			if c.left > p.event && i < len(c.depths) {
+				e.prove(c.depths[i])
+			}
 		}
 	}
 	trip := max(now-c.left, 1)

@@ -8,6 +8,9 @@ const unhinted = time.Duration(-1)
 // soon is how near two refusals are that no mistaken burst explains: then the rate is too high.
 const soon = int64(10 * time.Second)
 
+// fewer is how many calls are between two refusals, where calls are rare, that are as near as that.
+const fewer = 100
+
 // little is the part by which one stays below a rate that was found, so that it is not found again and
 // again.
 const little = 32
@@ -254,11 +257,11 @@ func (p *pacer) blame(a *account, now int64, c *call, hint time.Duration) int {
 	case newest != nobody:
 		return newest
 	}
-	if least == p.blamed && now-p.event < soon {
+	if least != nobody && least == p.blamed && now-p.event < max(soon, fewer*p.estimates[least].mean) {
 		// What it was taught just now has not helped: perhaps it was another one.
 		for i := range p.estimates {
 			e, m := &p.estimates[i], &a.meters[i]
-			if span := m.span(m.share(c.cost)); i != least && span > 0 && e.base+span >= max(e.burst/2, shallowest) {
+			if span := m.span(m.share(c.cost)); i != least && span > 0 && e.base+span >= max(min(e.burst/2, span+span/2), shallowest) {
 				return i
 			}
 		}
