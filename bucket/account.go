@@ -27,7 +27,8 @@ type account struct {
 	hold  hold
 	ramp  ramp
 
-	pacer *pacer // of Adaptive; nil when it is off
+	pacer    *pacer // of Adaptive; nil when it is off
+	refusals Refusals
 
 	lastLeft  int64 // when somebody last left who was not overdue, on the unheld clock
 	probe     *call // the overdue call whose answer is awaited
@@ -127,6 +128,7 @@ func (a *account) admit(now int64, cost Cost, w way) *call {
 		a.pacer.sent(a, now, c)
 	}
 	if w == probes {
+		c.beyond = true
 		a.probe = c
 		a.probeEnds = later(now, a.local.maxWait)
 	} else {

@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"maps"
 	"math"
 	"time"
 )
@@ -29,6 +30,8 @@ type Local struct {
 	maxQueue    int
 	maxInFlight int
 	maxKeys     int
+
+	learned map[string]Learned // of Config
 
 	adaptive       bool
 	refuseOverdue  bool
@@ -64,6 +67,9 @@ func New(c Config) (*Local, error) {
 		l.maxKeys = defaultMaxKeys
 	}
 	l.meters = l.newMeters(c.Limits)
+	if l.adaptive {
+		l.learned = maps.Clone(c.Learned)
+	}
 	l.keys.init()
 	return l, nil
 }

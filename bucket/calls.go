@@ -18,6 +18,7 @@ type call struct {
 	logged   []int64
 	depths   []int64 // what of each estimate was taken when it left, itself counted; see pacer
 	served   bool
+	beyond   bool   // it left on debt, as a probe
 	ramp     uint32 // the ramp it belongs to; 0 for none
 	servedIn uint32 // the round of that ramp it was served in
 }
@@ -29,6 +30,7 @@ type calls struct {
 
 	admissions uint64 // ever
 	charged    Cost   // sum of all costs at admission; it may wrap, differences do not
+	settled    Cost   // sum of what ended calls came to beyond their estimates
 	corrected  Cost   // sum of later over all open calls
 
 	free  *call
@@ -85,10 +87,11 @@ func (s *calls) end(c *call, final Cost) {
 	} else {
 		s.tail = c.prev
 	}
+	s.settled = s.settled.plus(final.minus(c.cost))
 	s.open--
 	c.id++
 	c.prev, c.next = nil, nil
-	c.later, c.stated, c.served, c.ramp = Cost{}, 0, false, 0
+	c.later, c.stated, c.served, c.beyond, c.ramp = Cost{}, 0, false, false, 0
 	c.depths = c.depths[:0]
 	if s.spare < maxSpare {
 		c.next = s.free
@@ -96,6 +99,9 @@ func (s *calls) end(c *call, final Cost) {
 		s.spare++
 	}
 }
+
+// spent is what all calls have come to, those open at their estimate.
+func (s *calls) spent() Cost { return s.charged.plus(s.settled) }
 
 // after is the sum of all that was admitted after c, at its present cost. It looks at the open
 // calls on the shorter side of c: those who report are mostly near an end of the list.

@@ -16,6 +16,9 @@ func (l *Local) now() int64 { return min(int64(time.Since(l.base)), never) }
 // instant turns a time of the caller's into an instant.
 func (l *Local) instant(t time.Time) int64 { return min(max(int64(t.Sub(l.base)), dawn), never) }
 
+// time is the wall time of an instant.
+func (l *Local) time(at int64) time.Time { return l.base.Add(time.Duration(at)).Round(0) }
+
 // later is at plus a span that is not negative, or never.
 func later(at, span int64) int64 {
 	if span >= never-at {

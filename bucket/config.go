@@ -2,7 +2,9 @@ package bucket
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -27,6 +29,11 @@ type Config struct {
 	// Adaptive says whether the calls of a key are paced by what its server's refusals show of how
 	// it meters.
 	Adaptive AdaptivePolicy
+
+	// Learned is what was learned of keys in an earlier run; see Local.Learned. A key takes it over when
+	// it is first seen, under Adaptive. Limits that are configured stand: it never lets out more than
+	// they do.
+	Learned map[string]Learned
 
 	// MaxWait is how long a waiter bears that nothing at all is admitted on its key before it is
 	// overdue. 0 means 30 s; negative means never. A hold stops its clock.
@@ -103,6 +110,11 @@ const (
 func (c Config) Validate() error {
 	if err := validateLimits(c.Limits); err != nil {
 		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Learned)) {
+		if err := c.Learned[key].validate(key); err != nil {
+			return err
+		}
 	}
 	switch {
 	case math.IsNaN(c.Headroom) || c.Headroom < 0 || c.Headroom > 1:

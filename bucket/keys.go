@@ -181,6 +181,9 @@ func (l *Local) make(hash uint64, key string) (*account, error) {
 	}
 	k.makeRoom(l)
 	a := newAccount(l, hash, strings.Clone(key), meters)
+	if learned, ok := l.learned[key]; ok {
+		a.restore(l.now(), learned)
+	}
 	k.insert(a)
 	return a, nil
 }

@@ -1,6 +1,11 @@
 package bucket
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"math"
+	"time"
+)
 
 // Source says where a limit comes from. The zero Source is Configured.
 type Source uint8
@@ -8,7 +13,7 @@ type Source uint8
 const (
 	Configured Source = iota // by Config.Limits, LimitsFor or SetLimits
 	Stated                   // by the server, in its answers; see Grant.Report
-	Refusals                 // nobody told: found by what the server refused
+	Inferred                 // from what the server refused, for want of anything else
 )
 
 var sourceNames = [...]string{"configured", "stated", "refusals"}
@@ -33,4 +38,197 @@ func (s *Source) UnmarshalText(text []byte) error {
 		}
 	}
 	return fmt.Errorf("bucket: unknown source %q", text)
+}
+
+// Learned is what Adaptive knows of one key's server. It goes to JSON and back, and on start to
+// Config.Learned, so that a program need not find out again what it knew before.
+type Learned struct {
+	// Metering is how the server meters, as its refusals show it.
+	Metering Metering `json:"metering,omitempty"`
+	// Boundary is an end of the server's windows, where it counts in windows.
+	Boundary time.Time `json:"boundary,omitzero"`
+	// Limits are those of the key, one for each meter.
+	Limits []LearnedLimit `json:"limits,omitempty"`
+}
+
+// LearnedLimit is one meter of the server's.
+type LearnedLimit struct {
+	Unit   Unit          `json:"unit"`
+	Amount int64         `json:"amount"`          // per Per
+	Per    time.Duration `json:"per"`             // nanoseconds
+	Shape  Shape         `json:"shape,omitempty"` // Window where answers state that it comes back at once
+	End    time.Time     `json:"end,omitzero"`    // of such a window
+	Burst  int64         `json:"burst,omitempty"` // what it holds; 0 means Amount
+	Rate   float64       `json:"rate,omitempty"`  // share of Amount per Per that was left for this program; 0 means 1
+	Source Source        `json:"source"`          // of Amount and Per
+}
+
+// Metering is how a server meters. The zero Metering is not known.
+type Metering string
+
+const (
+	Buckets Metering = "bucket" // it refills continuously
+	Windows Metering = "window" // it counts anew at each boundary
+)
+
+// validate names the first thing wrong with what was given back for key.
+func (l Learned) validate(key string) error {
+	switch {
+	case l.Metering != "" && l.Metering != Buckets && l.Metering != Windows:
+		return fmt.Errorf("bucket: Learned[%q]: unknown metering %q", key, l.Metering)
+	case l.Metering == Windows && l.Boundary.IsZero():
+		return fmt.Errorf("bucket: Learned[%q]: windows without a Boundary", key)
+	case len(l.Limits) > maxLimits:
+		return fmt.Errorf("bucket: Learned[%q]: %d limits, at most %d", key, len(l.Limits), maxLimits)
+	}
+	for _, m := range l.Limits {
+		of := fmt.Sprintf("bucket: Learned[%q]: limit of %s", key, m.Unit)
+		switch {
+		case m.Unit > OutputTokens || m.Shape > Window || m.Source > Inferred:
+			return fmt.Errorf("%s: unknown Unit, Shape or Source", of)
+		case m.Amount <= 0 || m.Amount > maxCost:
+			return fmt.Errorf("%s: Amount must be in [1, 2^44], is %d", of, m.Amount)
+		case m.Per <= 0:
+			return fmt.Errorf("%s: Per must be positive, is %v", of, m.Per)
+		case m.Burst < 0 || m.Burst > maxCost:
+			return fmt.Errorf("%s: Burst must be in [0, 2^44], is %d", of, m.Burst)
+		case math.IsNaN(m.Rate) || m.Rate < 0 || m.Rate > 1:
+			return fmt.Errorf("%s: Rate must be in (0, 1], or 0 for 1; is %v", of, m.Rate)
+		}
+	}
+	return nil
+}
+
+// Learned returns what was learned of each key, also of those whose use is still to come: what
+// Config.Learned takes. It is empty without Adaptive.
+func (l *Local) Learned() map[string]Learned {
+	all := maps.Clone(l.learned)
+	if all == nil {
+		all = make(map[string]Learned)
+	}
+	for _, key := range l.Keys() {
+		a := l.peek(key)
+		if a == nil {
+			continue
+		}
+		if k := a.learned(max(l.now(), a.clock)); k != nil {
+			all[key] = *k
+		}
+		a.mu.Unlock()
+	}
+	return all
+}
+
+// learned returns what is known of the server of a; nil if that is nothing.
+func (a *account) learned(now int64) *Learned {
+	p := a.pacer
+	if p == nil {
+		return nil
+	}
+	var k Learned
+	switch p.mode {
+	case drawing:
+		k.Metering = Buckets
+	case counting:
+		k.Metering, k.Boundary = Windows, a.local.time(p.boundary)
+	}
+	known := k.Metering != ""
+	for i := range a.meters {
+		m := &a.meters[i]
+		if m.shadows > 0 {
+			break
+		}
+		l := LearnedLimit{Unit: m.limit.Unit, Amount: m.limit.Amount, Per: m.limit.Per, Burst: m.limit.Burst, Shape: m.limit.Shape}
+		if m.learnt != nil {
+			known = true
+			l.Source = m.learnt.source
+			if m.log != nil && m.log.edge != 0 {
+				l.End = a.local.time(m.log.end(now))
+			}
+		}
+		if i < len(p.estimates) {
+			e := &p.estimates[i]
+			if e.burst < e.brim {
+				l.Burst = max(mulDiv(e.burst, m.limit.Amount, int64(m.limit.Per)), 1)
+			}
+			if e.learned < million {
+				l.Rate = float64(e.learned) / million
+			}
+		}
+		k.Limits = append(k.Limits, l)
+	}
+	if !known {
+		return nil
+	}
+	return &k
+}
+
+// restore takes over what was learned before; a is new. What is configured stays as it is.
+func (a *account) restore(now int64, k Learned) {
+	p := a.pacer
+	if p == nil {
+		return
+	}
+	n := len(a.meters)
+	of := make([]*LearnedLimit, n, n+len(k.Limits))
+	for i := range k.Limits {
+		l := &k.Limits[i]
+		configured := false
+		for j := range n {
+			if m := &a.meters[j]; m.limit.Unit == l.Unit {
+				if configured = true; m.limit.Per == l.Per && of[j] == nil {
+					of[j] = l
+				}
+			}
+		}
+		if configured || l.Source == Configured || a.slots >= maxLimits {
+			continue
+		}
+		m := newMeter(Limit{Unit: l.Unit, Amount: l.Amount, Per: l.Per, Shape: l.Shape, Burst: l.stated()}, a.local.headroom)
+		m.learnt = &learnt{source: l.Source, refills: l.Shape == TokenBucket}
+		if m.log != nil && !l.End.IsZero() {
+			m.learnt.edge = cycled(a.local.instant(l.End), m.log.per, now)
+			m.log.move(m.learnt.edge, m.log.per)
+		}
+		a.grow(now, len(a.meters), m)
+		of = append(of, l)
+	}
+	if k.Metering == "" || len(a.meters) == 0 {
+		return
+	}
+	p.estimate(a, now)
+	for i := range p.estimates {
+		e, l := &p.estimates[i], of[i]
+		if l == nil {
+			continue
+		}
+		if l.Burst > 0 {
+			e.burst = min(max(mulDiv(l.Burst, int64(l.Per), l.Amount), 1), e.brim)
+			e.prove(e.burst)
+		}
+		if l.Rate > 0 {
+			e.learned = max(int64(l.Rate*million), 1)
+		}
+	}
+	p.mode = drawing
+	if k.Metering == Windows {
+		p.mode, p.gap, p.halved = counting, p.alone(), now
+		p.boundary = cycled(a.local.instant(k.Boundary), p.period(a), now)
+	}
+}
+
+// stated is the burst of a meter that is not Configured.
+func (l *LearnedLimit) stated() int64 {
+	if l.Shape == Window || l.Burst >= l.Amount {
+		return 0
+	}
+	return l.Burst
+}
+
+// cycled is the end of the window that is on, of which at is one end.
+func cycled(at, period, now int64) int64 {
+	if at > later(now, period) {
+		at -= (at - now - 1) / period * period
+	}
+	return nextOnGrid(at, period, now+1)
 }

@@ -7,12 +7,15 @@ type meter struct {
 	mask  Cost    // all ones in each component that it counts
 	limit Limit
 
-	scaled   bool    // by a Headroom below 1
-	shadows  uint8   // the slot, plus one, of the meter that it is the shadow of; 0 if it is none
-	slot     uint8   // its bit in call.stated, its index in call.logged
-	born     uint64  // the first admission that it charged
-	reporter uint64  // the latest admission that has reported on it
-	learnt   *learnt // how it came about, where it is not configured
+	scaled   bool      // by a Headroom below 1
+	shadows  uint8     // the slot, plus one, of the meter that it is the shadow of; 0 if it is none
+	slot     uint8     // its bit in call.stated, its index in call.logged
+	born     uint64    // the first admission that it charged
+	reporter uint64    // the latest admission that has reported on it
+	foreign  int64     // what others took, as reports show it
+	told     statement // by the latest report
+	strange  int64     // how much of it the latest report showed
+	learnt   *learnt   // how it came about, where it is not configured
 
 	// What waits in line: the sum of the costs, and the sum of what of them fits the capacity.
 	// Less than half a million calls of maxCost fit; no line is that long.
@@ -119,9 +122,9 @@ func (m *meter) full() int64 {
 // level is what Stats shows. It leaves the meter as it is.
 func (m *meter) level(now int64) Level {
 	if m.log != nil {
-		return Level{m.limit, float64(m.log.amount - m.log.usedAt(now)), float64(m.log.amount)}
+		return Level{Limit: m.limit, Available: float64(m.log.amount - m.log.usedAt(now)), Capacity: float64(m.log.amount)}
 	}
 	c := m.cell
 	c.refill(now)
-	return Level{m.limit, float64(c.level) / float64(c.den), float64(c.brim) / float64(c.den)}
+	return Level{Limit: m.limit, Available: float64(c.level) / float64(c.den), Capacity: float64(c.brim) / float64(c.den)}
 }

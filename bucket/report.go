@@ -38,6 +38,7 @@ func (c *call) report(id uint64, meters []Meter) {
 			m = a.shadow(m)
 		}
 		m.catchUp(now)
+		m.compare(now, c, s)
 		if m.state(now, c.number, s, m.share(later)) {
 			c.stated |= 1 << m.slot
 		}
@@ -91,6 +92,7 @@ func (a *account) shadow(m *meter) *meter {
 	s := *m
 	s.shadows = m.slot + 1
 	s.slot = uint8(a.slots)
+	s.foreign, s.strange, s.told = 0, 0, statement{}
 	a.slots++
 	a.meters = append(slices.Clip(a.meters), s)
 	return &a.meters[len(a.meters)-1]

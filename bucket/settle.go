@@ -75,6 +75,7 @@ func (c *call) refuse(id uint64, span, hint time.Duration) {
 		if a.pacer != nil {
 			a.pacer.lesson(a, now, c, hint)
 		}
+		a.attribute(c)
 		cost := c.cost
 		a.close(c, Cost{Requests: cost.Requests})
 		if now >= a.hold.until {

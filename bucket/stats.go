@@ -12,7 +12,9 @@ type KeyStats struct {
 	InFlight   int           // open grants
 	HeldFor    time.Duration // until the hold ends; 0 when there is none
 	OldestSlot time.Duration // age of the oldest open grant; 0 when there is none
-	Levels     []Level       // one for each limit that is not off, in the order of the configuration
+	Levels     []Level       // one for each limit that is not off, in the order of the configuration; then those learned
+	Learned    *Learned      // what Adaptive knows of the server; nil when that is nothing
+	Refusals   Refusals      // whose fault they were
 }
 
 // Level is what one limit has left.
@@ -20,6 +22,13 @@ type Level struct {
 	Limit     Limit
 	Available float64 // below zero is debt
 	Capacity  float64 // the most it holds, Headroom included
+
+	// Own is what calls of this key have cost since it is known, those in flight as estimated.
+	Own int64
+	// Foreign is what others have used of the server's meter, as far as answers show it: what should
+	// be left by the answer before and by our own calls, less what is. Where servers round what they
+	// state, it is as rough as that; a call that cost more than it was settled for is in it too.
+	Foreign int64
 }
 
 // HeldFor returns how long key is held yet; 0 if it is not, or is not known.
@@ -46,6 +55,8 @@ func (l *Local) Stats(key string) (KeyStats, bool) {
 		InFlight: a.calls.open,
 		HeldFor:  time.Duration(max(a.hold.until-now, 0)),
 		Levels:   make([]Level, 0, len(a.meters)),
+		Learned:  a.learned(now),
+		Refusals: a.refusals,
 	}
 	if oldest := a.calls.head; oldest != nil {
 		s.OldestSlot = time.Duration(now - oldest.left)
@@ -53,12 +64,14 @@ func (l *Local) Stats(key string) (KeyStats, bool) {
 	for i := range a.meters {
 		m := &a.meters[i]
 		level := m.level(now)
+		level.Own, level.Foreign = m.share(a.calls.spent()), max(m.foreign, 0)
 		if m.shadows == 0 {
 			s.Levels = append(s.Levels, level)
 			continue
 		}
 		of := slices.IndexFunc(a.meters, func(o meter) bool { return o.slot+1 == m.shadows })
 		s.Levels[of].Available = min(s.Levels[of].Available, level.Available)
+		s.Levels[of].Foreign += level.Foreign
 	}
 	return s, true
 }

@@ -186,6 +186,7 @@ func (r *registry) snapshot(limiter bucket.Limiter) []KeyStats {
 		out[i] = m.tally.snapshot(m.key, now)
 		if teller != nil {
 			out[i].Budget, _ = teller.Stats(m.key)
+			out[i].RefusedBy = out[i].Budget.Refusals
 		}
 	}
 	return out

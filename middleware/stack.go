@@ -17,7 +17,8 @@ const DefaultHeadroom = 0.9
 
 // Config configures a Stack. The zero value works: a ladder and transport
 // retries with their defaults, and a key that is held for all when the server
-// refuses one; without limits nothing is paced before the first refusal.
+// refuses one. Without limits a key is paced by what the server's answers state, and
+// a crowd that nobody has answered yet leaves a gap apart.
 type Config struct {
 	// Bucket configures the local limiter, unless Limiter is set. A zero
 	// Headroom is DefaultHeadroom here, and a zero Adaptive is AdaptiveOn.
@@ -130,4 +131,16 @@ func (s *Stack) Stats() Stats {
 		st.Routes = s.config.Router.Snapshot()
 	}
 	return st
+}
+
+// Learned returns what pacing has learned of each key's server: how it meters, and
+// what limits it states. Save it, as JSON say, and give it back on start as
+// Config.Bucket.Learned. It is empty where the limiter learns nothing.
+func (s *Stack) Learned() map[string]bucket.Learned {
+	if l, ok := s.limiter.(interface {
+		Learned() map[string]bucket.Learned
+	}); ok {
+		return l.Learned()
+	}
+	return map[string]bucket.Learned{}
 }

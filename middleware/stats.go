@@ -18,20 +18,24 @@ type Stats struct {
 
 // KeyStats are the figures of one budget.
 type KeyStats struct {
-	Key      string
-	Sends    int64 // requests that went out
-	Served   int64 // of these, answered without a refusal
-	Refused  map[retryafter.Class]int64
-	Failed   int64         // of these, ended without an answer
-	Wasted1  float64       // refused / sent over the last minute
-	Wasted5  float64       // over the last 5 minutes
-	Wasted15 float64       // over the last 15 minutes
-	WaitP50  time.Duration // waiting for the budget, of all sends, rounded up by at most a quarter
-	WaitP90  time.Duration
-	WaitP99  time.Duration
-	WaitMax  time.Duration
-	Health   Health          // by Wasted5
-	Budget   bucket.KeyStats // queue, slots, hold and levels; zero where the limiter cannot tell
+	Key     string
+	Sends   int64 // requests that went out
+	Served  int64 // of these, answered without a refusal
+	Refused map[retryafter.Class]int64
+	Failed  int64 // of these, ended without an answer
+	// RefusedBy is whose fault the refusals were, as far as the budget shows it: see
+	// bucket.Refusals. Zero where the limiter cannot tell. It counts since the budget was last
+	// forgotten, and not what came in the middle of a served answer.
+	RefusedBy bucket.Refusals
+	Wasted1   float64       // refused / sent over the last minute
+	Wasted5   float64       // over the last 5 minutes
+	Wasted15  float64       // over the last 15 minutes
+	WaitP50   time.Duration // waiting for the budget, of all sends, rounded up by at most a quarter
+	WaitP90   time.Duration
+	WaitP99   time.Duration
+	WaitMax   time.Duration
+	Health    Health          // by Wasted5
+	Budget    bucket.KeyStats // queue, slots, hold and levels; zero where the limiter cannot tell
 }
 
 // Health is the 429 rate in one word.

@@ -1,0 +1,92 @@
+package bucket_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+)
+
+// What answers have less left than our own calls explain was taken by others.
+//
+// Proved able to fail: count our own as foreign; count what a small bucket cannot hold as foreign.
+func TestForeignUseIsSeen(t *testing.T) {
+	for _, headroom := range []float64{1, 0.9} {
+		synctest.Test(t, func(t *testing.T) {
+			config := adaptive(bucket.PerMinute(bucket.Requests, 600))
+			config.Headroom = headroom
+			local := newLocal(t, config)
+			s := refilling{limit: 600, brim: 600, rate: 10, level: 500, at: time.Now()}
+			for range 20 {
+				call(local, func() bucket.Meter { s.level--; return s.state() })
+				time.Sleep(time.Second / 5)
+			}
+			if l := onlyLevel(t, local); l.Own != 20 || l.Foreign > 1 {
+				t.Errorf("headroom %v: own %d, foreign %d, want 20 and none", headroom, l.Own, l.Foreign)
+			}
+			for range 20 {
+				s.level -= 5 // somebody else
+				call(local, func() bucket.Meter { s.level--; return s.state() })
+				time.Sleep(time.Second / 5)
+			}
+			if l := onlyLevel(t, local); l.Own != 40 || l.Foreign < 98 || l.Foreign > 102 {
+				t.Errorf("headroom %v: own %d, foreign %d, want 40 and about 100", headroom, l.Own, l.Foreign)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, adaptive(bucket.PerMinute(bucket.Requests, 600)))
+		s := refilling{limit: 600, brim: 10, rate: 10, level: 10, at: time.Now()}
+		for range 20 {
+			call(local, func() bucket.Meter { s.level--; return s.state() })
+			time.Sleep(3 * time.Second)
+		}
+		if l := onlyLevel(t, local); l.Foreign > 1 {
+			t.Errorf("foreign %d of a small bucket that nobody else uses", l.Foreign)
+		}
+	})
+}
+
+// Proved able to fail: lay all refusals to one.
+func TestRefusalsAreLaidToWhoeverSpent(t *testing.T) {
+	one := bucket.Cost{Requests: 1}
+	by := func(t *testing.T, local *bucket.Local) bucket.Refusals {
+		s, _ := local.Stats(theKey)
+		return s.Refusals
+	}
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, bucket.Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 2)}})
+		g, _ := local.TakeAt(time.Now(), theKey, bucket.Cost{Requests: 3})
+		g.Refused(0)
+		if got := by(t, local); got != (bucket.Refusals{Own: 1}) {
+			t.Errorf("above capacity: %+v", got)
+		}
+		g, err := local.Acquire(t.Context(), theKey, one)
+		if err != nil || !g.Overdue() {
+			t.Fatal(err, "not overdue")
+		}
+		g.Refused(0)
+		if got := by(t, local); got != (bucket.Refusals{Own: 2}) {
+			t.Errorf("overdue: %+v", got)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, adaptive(bucket.PerMinute(bucket.Requests, 600)))
+		g, _ := local.TakeAt(time.Now(), theKey, one)
+		g.Refused(0)
+		if got := by(t, local); got != (bucket.Refusals{Unknown: 1}) {
+			t.Errorf("nothing shows: %+v", got)
+		}
+		local = newLocal(t, adaptive(bucket.PerMinute(bucket.Requests, 600)))
+		s := refilling{limit: 600, brim: 600, rate: 10, level: 500, at: time.Now()}
+		call(local, s.state)
+		s.level = 0
+		g, _ = local.TakeAt(time.Now(), theKey, one)
+		g.Report(s.state())
+		g.Refused(0)
+		if got := by(t, local); got != (bucket.Refusals{Foreign: 1}) {
+			t.Errorf("somebody took all: %+v", got)
+		}
+	})
+}
