@@ -21,6 +21,8 @@ require (
 	golang.org/x/time v0.15.0
 )
 
+require go.uber.org/atomic v1.11.0 // indirect
+
 require (
 	github.com/bahlo/generic-list-go v0.2.0 // indirect
 	github.com/bits-and-blooms/bitset v1.24.4 // indirect
@@ -29,11 +31,14 @@ require (
 	github.com/felixge/httpsnoop v1.0.4 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
 	github.com/influxdata/tdigest v0.0.1 // indirect
 	github.com/invopop/jsonschema v0.13.0 // indirect
 	github.com/mailru/easyjson v0.7.7 // indirect
+	github.com/meteredhttp/meteredhttp/adapters/meteredredis v0.0.0
+	github.com/redis/go-redis/v9 v9.21.0
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // indirect
 	github.com/tidwall/gjson v1.18.0 // indirect
 	github.com/tidwall/match v1.1.1 // indirect
@@ -49,3 +54,5 @@ require (
 )
 
 replace github.com/meteredhttp/meteredhttp => ../
+
+replace github.com/meteredhttp/meteredhttp/adapters/meteredredis => ../adapters/meteredredis

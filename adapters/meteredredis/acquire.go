@@ -134,12 +134,16 @@ func (b *budget) evict() {
 
 // idle reports whether nothing of the budget is but in the store. Called with mu held.
 func (b *budget) idle() bool {
-	return len(b.line) == 0 && len(b.calls) == 0 && b.batch == nil && !b.calling && !b.owes() && b.away() == nil
+	return len(b.line) == 0 && len(b.calls) == 0 && b.batch == nil && !b.calling && !b.parked && !b.owes() && b.away() == nil
 }
 
 // retire ends the use of a budget. Called with mu held.
 func (b *budget) retire() {
 	b.gone = true
+	if b.parked {
+		b.parked = false
+		b.wake <- struct{}{}
+	}
 	if b.timer != nil {
 		b.timer.Stop()
 	}
@@ -167,7 +171,7 @@ func (b *budget) close() {
 		w.finish()
 	}
 	if last != nil {
-		b.limiter.store.decide(context.Background(), b.name, last)
+		b.limiter.store.decide(b.name, last)
 	}
 }
 

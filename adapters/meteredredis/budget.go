@@ -1,7 +1,7 @@
 package meteredredis
 
 import (
-	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,11 +27,17 @@ type budget struct {
 	serial  uint64
 	changed time.Time // when it was last used
 
-	calling bool        // a call to the store is under way
-	batch   *batch      // what goes with the next
-	timer   *time.Timer // for the head, or for what is to be told
-	alarm   time.Time   // what the timer is set to; zero if it is not
-	blocked time.Time   // the store said: not before
+	speaker  *speaker
+	told     int64       // the epoch that it was made for
+	flight   *batch      // the call to the store that is under way
+	watchdog *time.Timer // that gives it up
+	parked   bool        // a goroutine waits on wake for something to say
+	wake     chan struct{}
+	calling  bool        // a call to the store is under way
+	batch    *batch      // what goes with the next
+	timer    *time.Timer // for the head, or for what is to be told
+	alarm    time.Time   // what the timer is set to; zero if it is not
+	blocked  time.Time   // the store said: not before
 
 	known    knowledge
 	spent    []float64              // admitted by the fallback since the store went, for each limit
@@ -41,7 +47,7 @@ type budget struct {
 
 // knowledge is what the store said last.
 type knowledge struct {
-	epoch  string
+	epoch  int64 // nobody if none is known
 	at     time.Time
 	levels []float64
 	hold   time.Time
@@ -59,14 +65,16 @@ const (
 	// meanwhile is taken together.
 	rest = 2 * time.Millisecond
 
+	// linger is how long the goroutine that speaks to the store stays when there is nothing to say.
+	linger = 50 * time.Millisecond
+
 	// heartbeat is how often a process says that it lives.
 	heartbeat = 2 * time.Second
 )
 
 func newBudget(l *Limiter, key string, limits []limit) *budget {
-	b := &budget{limiter: l, key: key, name: nameOf(l.config.Prefix, key), limits: limits, calls: map[uint64]*call{}}
+	b := &budget{limiter: l, key: key, name: nameOf(l.config.Prefix, key), limits: limits, calls: map[uint64]*call{}, wake: make(chan struct{}, 1)}
 	b.spent = make([]float64, len(limits))
-	b.known.epoch = none
 	return b
 }
 
@@ -99,6 +107,11 @@ func (b *budget) look() {
 		return
 	case !at.After(now):
 		b.calling = true
+		if b.parked {
+			b.parked = false
+			b.wake <- struct{}{}
+			return
+		}
 		b.limiter.running.Add(1)
 		go b.run()
 	case b.alarm.IsZero() || at.Before(b.alarm):
@@ -134,23 +147,57 @@ func (b *budget) ring() {
 	b.look()
 }
 
-// run makes calls to the store until there is nothing more to say.
+// run makes calls to the store until there is nothing more to say for a while.
 func (b *budget) run() {
 	defer b.limiter.running.Done()
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
 	for {
 		b.mu.Lock()
 		out, asked := b.compose(time.Now())
-		b.mu.Unlock()
 		if out == nil {
-			return
-		}
-		r, err := b.limiter.store.decide(context.Background(), b.name, out)
-		if err == nil && r.declare {
+			parked := !b.gone && b.away() == nil
+			b.calling, b.parked = false, parked
+			b.look() // perhaps there is something since, or later
+			b.mu.Unlock()
+			if !parked {
+				return
+			}
+			timer.Reset(linger)
+			select {
+			case <-b.wake:
+				continue
+			case <-timer.C:
+			}
 			b.mu.Lock()
+			woken := !b.parked
+			b.parked = false
+			b.mu.Unlock()
+			if !woken {
+				return
+			}
+			<-b.wake
+			continue
+		}
+		b.flight = out
+		b.watch()
+		b.mu.Unlock()
+
+		r, err := b.limiter.store.eval(b.name, out)
+		b.mu.Lock()
+		if err == nil && r.declare && b.flight == out {
 			out.declared = b.declaration(time.Now())
 			b.mu.Unlock()
-			r, err = b.limiter.store.decide(context.Background(), b.name, out)
+			r, err = b.limiter.store.eval(b.name, out)
+			b.mu.Lock()
 		}
+		if b.flight != out { // given up
+			b.mu.Unlock()
+			return
+		}
+		b.flight = nil
+		b.watchdog.Stop()
+		b.mu.Unlock()
 		if err != nil {
 			b.failed(out, err)
 			return
@@ -159,14 +206,32 @@ func (b *budget) run() {
 	}
 }
 
+// watch gives the call that is under way up when its time is over. Called with mu held.
+func (b *budget) watch() {
+	if b.watchdog != nil {
+		b.watchdog.Reset(b.limiter.config.Timeout)
+		return
+	}
+	b.watchdog = time.AfterFunc(b.limiter.config.Timeout, func() {
+		b.mu.Lock()
+		out := b.flight
+		late := out != nil && time.Since(out.left) >= b.limiter.config.Timeout
+		if late {
+			b.flight = nil
+		}
+		b.mu.Unlock()
+		if late {
+			b.failed(out, errTimeout)
+		}
+	})
+}
+
 // compose makes the next call of the store, or returns nil when there is none to make: then calling is over.
 // It returns whom it asks for. Called with mu held.
 func (b *budget) compose(now time.Time) (*batch, []*waiter) {
 	wants := b.wants() && !b.blocked.After(now)
 	owes := b.owes()
 	if due := b.batch != nil && !b.batch.due.After(now); !wants && !due && !owes || b.gone || b.away() != nil {
-		b.calling = false
-		b.look()
 		return nil, nil
 	}
 	out := b.batch
@@ -180,10 +245,11 @@ func (b *budget) compose(now time.Time) (*batch, []*waiter) {
 
 // address says to the store who speaks, of what, and what was admitted while it was away. Called with mu held.
 func (b *budget) address(out *batch, now time.Time) {
-	c := &b.limiter.config
-	out.epoch, out.fresh, out.pid = b.known.epoch, b.limiter.epoch(), b.limiter.pid
-	out.maxWait, out.answer, out.refuse = c.MaxWait, c.answerTime(), c.Overdue == bucket.OverdueRefuse
-	out.limits = b.limits
+	if b.speaker == nil || b.known.epoch != b.told {
+		b.told = b.known.epoch
+		b.speaker = newSpeaker(b.limiter.pid, 1+rand.Int64N(1<<48), &b.limiter.config, b.limits)
+	}
+	out.speaker, out.epoch, out.left = b.speaker, b.known.epoch, now
 	if now.Sub(b.known.beat) >= heartbeat {
 		out.beat = true
 		b.known.beat = now
@@ -191,7 +257,7 @@ func (b *budget) address(out *batch, now time.Time) {
 	out.spent = slices.Clone(b.spent)
 	for i, n := range b.spent {
 		if n > 0 {
-			out.ops = append(out.ops, []string{"spent", whole(int64(i + 1)), float(n)})
+			out.ops = append(out.ops, []string{opSpent, whole(int64(i + 1)), float(n)})
 		}
 	}
 }
@@ -230,14 +296,14 @@ func (b *budget) apply(r reply, out *batch, asked []*waiter) {
 	now := time.Now()
 	b.mu.Lock()
 	b.learn(r, out, now)
-	charged := make([]float64, len(b.limits))
+	charged := make([]int64, len(b.limits))
 	for i := range charged {
 		charged[i] = r.limits[i].charged
 	}
 	var left []*waiter
 	for i, w := range asked[:min(r.granted, len(asked))] {
 		for k, share := range w.shares {
-			charged[k] += float64(share)
+			charged[k] += share
 		}
 		c := b.open(w, r, i, charged, now)
 		if w.index < 0 { // it has gone meanwhile: what was taken comes back

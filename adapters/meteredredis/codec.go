@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
@@ -15,8 +14,8 @@ import (
 //go:embed budget.lua
 var source string
 
-// none stands in the script's arguments for no epoch.
-const none = "-"
+// nobody is no epoch.
+const nobody = 0
 
 // A limit is one meter as the script knows it.
 type limit struct {
@@ -64,20 +63,42 @@ func span(us float64) time.Duration {
 
 // A batch is one call of the script.
 type batch struct {
-	epoch    string // known; none if none is
-	fresh    string // the epoch of a budget that begins here
-	pid      string
+	speaker  *speaker
+	epoch    int64 // known; nobody if none is
 	beat     bool
-	maxWait  time.Duration
-	answer   time.Duration
-	refuse   bool // whoever is overdue
-	limits   []limit
 	declared *declaration
 	ops      [][]string
 	spent    []float64     // of the ops, what was admitted while the store was away
 	age      time.Duration // of the head
 	groups   []group
 	due      time.Time // when it goes at the latest
+	left     time.Time // when it went
+}
+
+// A speaker is what is the same in all calls of a process for a budget.
+type speaker struct {
+	pid, fresh string
+	rest       []byte // of the arguments that come before the declaration
+	limits     int
+}
+
+// newSpeaker returns the speaker of a process on a budget; fresh is the budget's epoch if it begins here.
+func newSpeaker(pid, fresh int64, c *Config, limits []limit) *speaker {
+	s := &speaker{pid: whole(pid), fresh: whole(fresh), limits: len(limits)}
+	put := func(w string) { s.rest = append(append(s.rest, w...), ',') }
+	put(whole(max(c.MaxWait, 0).Microseconds()))
+	put(whole(c.answerTime().Microseconds()))
+	put(flag(c.Overdue == bucket.OverdueRefuse))
+	put(strconv.Itoa(len(limits)))
+	for i := range limits {
+		l := &limits[i]
+		put(strconv.Quote(l.name)) // of our own making: no character of it is special
+		put(float(l.rate))
+		put(whole(l.capacity))
+		put(float(l.per))
+		put(flag(l.Shape == bucket.Window))
+	}
+	return s
 }
 
 // A declaration is what a process knew of a budget that the store has lost.
@@ -103,48 +124,51 @@ func float(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 
 func whole(n int64) string { return strconv.FormatInt(n, 10) }
 
-// args is b as the script reads it.
-func (b *batch) args() []any {
-	a := make([]any, 0, 12+5*len(b.limits)+4*len(b.ops)+len(b.groups)*(1+len(b.limits)))
-	put := func(s string) { a = append(a, s) }
-	put(b.epoch)
-	put(b.fresh)
-	put(b.pid)
+// The operations of a batch, by the numbers that the script has for them; what follows each is said there.
+const (
+	opRefund = "1" // limit, cost, instant of the admission
+	opExtra  = "2" // limit, cost
+	opSpent  = "3" // limit, cost
+	opHold   = "4" // span
+	opServed = "5" // ramp
+	opLeft   = "6" // ramp
+	opProbed = "7"
+	opReport = "8" // limit, number, charged and extra of the admission; remaining; whether it is literal
+)
+
+// argument is b as the script reads it: a JSON array.
+func (b *batch) argument() string {
+	a := make([]byte, 0, 64+len(b.speaker.rest)+64*len(b.ops)+32*len(b.groups))
+	put := func(w string) { a = append(append(a, w...), ',') }
+	a = append(a, '[')
+	put(whole(b.epoch))
+	put(b.speaker.fresh)
+	put(b.speaker.pid)
 	put(flag(b.beat))
-	put(float(micros(max(b.maxWait, 0))))
-	put(float(micros(b.answer)))
-	put(flag(b.refuse))
-	put(strconv.Itoa(len(b.limits)))
-	for i := range b.limits {
-		l := &b.limits[i]
-		put(l.name)
-		put(float(l.rate))
-		put(whole(l.capacity))
-		put(float(l.per))
-		put(flag(l.Shape == bucket.Window))
-	}
+	a = append(a, b.speaker.rest...)
 	put(flag(b.declared != nil))
 	if b.declared != nil {
 		for _, level := range b.declared.levels {
 			put(float(level))
 		}
-		put(float(micros(b.declared.hold)))
+		put(whole(b.declared.hold.Microseconds()))
 	}
 	put(strconv.Itoa(len(b.ops)))
 	for _, op := range b.ops {
-		for _, s := range op {
-			put(s)
+		for _, w := range op {
+			put(w)
 		}
 	}
-	put(float(micros(b.age)))
+	put(whole(b.age.Microseconds()))
 	put(strconv.Itoa(len(b.groups)))
 	for _, g := range b.groups {
-		put(strconv.Itoa(g.n))
+		a = append(strconv.AppendInt(a, int64(g.n), 10), ',')
 		for _, c := range g.costs {
-			put(whole(c))
+			a = append(strconv.AppendInt(a, c, 10), ',')
 		}
 	}
-	return a
+	a[len(a)-1] = ']'
+	return string(a)
 }
 
 // A reply is what the script answers.
@@ -154,59 +178,40 @@ type reply struct {
 	probe     int           // 1: the one granted is an overdue probe; 2: the head is overdue, refuse it
 	wait      time.Duration // until the next one may come; 0 if all left
 	hold      time.Duration
-	epoch     string
-	at        float64 // the instant of the admissions, on the server's clock
-	number    float64 // of admissions before them
-	ramp      int64   // the ramp that they belong to; 0 is none
-	processes int     // seen lately; 0 if it was not asked for
-	differ    bool    // another process has lower limits
+	epoch     int64
+	at        int64 // the instant of the admissions, on the server's clock
+	number    int64 // of admissions before them
+	ramp      int64 // the ramp that they belong to; 0 is none
+	processes int   // seen lately; 0 if it was not asked for
+	differ    bool  // another process has lower limits
 	limits    []limitReply
 }
 
 type limitReply struct {
-	available float64
-	charged   float64 // on this budget before these admissions
-	extra     float64 // charged beyond estimates
-	capacity  float64
+	available float64 // rounded down to a thousandth
+	charged   int64   // on this budget before these admissions
+	extra     int64   // charged beyond estimates
 }
 
 var errReply = errors.New("meteredredis: the script's answer cannot be read")
 
 // parseReply reads the answer of the script for k limits.
-func parseReply(s string, k int) (reply, error) {
-	if s == "declare" {
+func parseReply(words []int64, k int) (reply, error) {
+	if len(words) == 0 {
 		return reply{declare: true}, nil
 	}
-	const head = 11
-	words := strings.Split(s, " ")
-	if len(words) != head+4*k || words[0] != "ok" {
-		return reply{}, fmt.Errorf("%w: %d words for %d limits", errReply, len(words), k)
-	}
-	bad := false
-	number := func(i int) float64 {
-		x, err := strconv.ParseFloat(words[i], 64)
-		bad = bad || err != nil || math.IsNaN(x) || math.IsInf(x, 0)
-		return x
-	}
-	count := func(i int) int {
-		x := number(i)
-		bad = bad || x < 0 || x > 1<<31
-		if bad {
-			return 0
-		}
-		return int(x)
+	const head = 10
+	if len(words) != head+3*k || words[0] < 0 || words[1] < 0 || words[2] < 0 || words[3] < 0 || words[8] < 0 {
+		return reply{}, fmt.Errorf("%w: %v for %d limits", errReply, words, k)
 	}
 	r := reply{
-		granted: count(1), probe: count(2), wait: span(max(number(3), 0)), hold: span(max(number(4), 0)),
-		epoch: words[5], at: number(6), number: number(7), ramp: int64(count(8)), processes: count(9), differ: count(10) == 1,
+		granted: int(words[0]), probe: int(words[1]), wait: span(float64(words[2])), hold: span(float64(words[3])),
+		epoch: words[4], at: words[5], number: words[6], ramp: words[7], processes: int(words[8]), differ: words[9] == 1,
 		limits: make([]limitReply, k),
 	}
 	for i := range r.limits {
-		at := head + 4*i
-		r.limits[i] = limitReply{number(at), number(at + 1), number(at + 2), number(at + 3)}
-	}
-	if bad || r.epoch == "" {
-		return reply{}, fmt.Errorf("%w: %.200q", errReply, s)
+		at := head + 3*i
+		r.limits[i] = limitReply{float64(words[at]) / 1000, words[at+1], words[at+2]}
 	}
 	return r, nil
 }

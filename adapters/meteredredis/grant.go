@@ -11,10 +11,10 @@ type call struct {
 	id      uint64
 	cost    bucket.Cost
 	left    time.Time // on this process's clock
-	at      float64   // on the server's
-	number  float64   // of its admission
-	charged []float64 // on each limit, itself included
-	extra   []float64
+	at      int64     // on the server's
+	number  int64     // of its admission
+	charged []int64   // on each limit, itself included
+	extra   []int64
 	stated  uint64 // limits whose level its answer has stated
 	ramp    int64  // that it belongs to
 	probe   bool
@@ -22,11 +22,11 @@ type call struct {
 }
 
 // open notes an admission, the i-th of those that the store let go at once. Called with mu held.
-func (b *budget) open(w *waiter, r reply, i int, charged []float64, now time.Time) *call {
+func (b *budget) open(w *waiter, r reply, i int, charged []int64, now time.Time) *call {
 	b.serial++
 	c := &call{
-		id: b.serial, cost: w.cost, left: now, at: r.at, number: r.number + float64(i) + 1, ramp: r.ramp, probe: r.probe == 1,
-		charged: append([]float64(nil), charged...), extra: make([]float64, len(b.limits)),
+		id: b.serial, cost: w.cost, left: now, at: r.at, number: r.number + int64(i) + 1, ramp: r.ramp, probe: r.probe == 1,
+		charged: append([]int64(nil), charged...), extra: make([]int64, len(b.limits)),
 	}
 	for k := range c.extra {
 		c.extra[k] = r.limits[k].extra
@@ -59,14 +59,14 @@ func (b *budget) end(c *call, final bucket.Cost, unsent bool) {
 		was, is := c.cost.Of(l.Unit), final.Of(l.Unit)
 		switch {
 		case is > was:
-			b.say(within, "extra", whole(int64(i+1)), whole(is-was))
+			b.say(within, opExtra, whole(int64(i+1)), whole(is-was))
 		case is < was && c.stated>>i&1 == 0:
-			b.say(within, "refund", whole(int64(i+1)), whole(was-is), float(c.at))
+			b.say(within, opRefund, whole(int64(i+1)), whole(was-is), whole(c.at))
 		}
 	}
 	b.answered(c)
 	if c.ramp != 0 {
-		b.say(0, "left", whole(c.ramp))
+		b.say(0, opLeft, whole(c.ramp))
 	}
 	b.changed = time.Now()
 }
@@ -75,7 +75,7 @@ func (b *budget) end(c *call, final bucket.Cost, unsent bool) {
 func (b *budget) answered(c *call) {
 	if c.probe {
 		c.probe = false
-		b.say(0, "probed")
+		b.say(0, opProbed)
 	}
 }
 
@@ -100,7 +100,7 @@ func (b *budget) Served(id uint64) {
 		c.served = true
 		b.answered(c)
 		if c.ramp != 0 {
-			b.say(0, "served", whole(c.ramp))
+			b.say(0, opServed, whole(c.ramp))
 		}
 	})
 }
@@ -116,7 +116,7 @@ func (b *budget) Refused(id uint64, hold time.Duration) {
 // hold holds the key, here at once and everywhere as soon as the store knows. Called with mu held.
 func (b *budget) hold(d time.Duration) {
 	d = max(d, 0)
-	b.say(0, "hold", float(micros(d)))
+	b.say(0, opHold, whole(d.Microseconds()))
 	if until := time.Now().Add(d); until.After(b.known.hold) {
 		b.known.hold = until
 	}
@@ -132,7 +132,7 @@ func (b *budget) Report(id uint64, meters []bucket.Meter) {
 				continue
 			}
 			literal := b.limiter.config.Headroom == 1 && m.Limit <= b.limits[k].Amount
-			b.say(ride, "report", whole(int64(k+1)), float(c.number), float(c.charged[k]), float(c.extra[k]),
+			b.say(ride, opReport, whole(int64(k+1)), whole(c.number), whole(c.charged[k]), whole(c.extra[k]),
 				whole(m.Remaining), flag(literal))
 			c.stated |= 1 << k
 		}

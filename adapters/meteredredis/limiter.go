@@ -2,11 +2,10 @@ package meteredredis
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -24,9 +23,8 @@ import (
 type Limiter struct {
 	config Config
 	store  store
-	pid    string
+	pid    int64
 	start  time.Time
-	epochs atomic.Uint64
 
 	mu      sync.Mutex
 	budgets map[string]*budget
@@ -57,12 +55,10 @@ func New(client redis.UniversalClient, c Config) (*Limiter, error) {
 		return nil, errors.New("meteredredis: New needs a client")
 	}
 	c = c.withDefaults()
-	var id [8]byte
-	rand.Read(id[:]) // never fails
 	l := &Limiter{
 		config:  c,
-		store:   store{client: client, script: redis.NewScript(source), timeout: c.Timeout},
-		pid:     hex.EncodeToString(id[:]),
+		store:   store{client: client, hash: redis.NewScript(source).Hash(), timeout: c.Timeout},
+		pid:     1 + rand.Int64N(1<<48),
 		start:   time.Now(),
 		budgets: map[string]*budget{},
 	}
@@ -75,9 +71,6 @@ func New(client redis.UniversalClient, c Config) (*Limiter, error) {
 	}
 	return l, nil
 }
-
-// epoch names a budget that begins now.
-func (l *Limiter) epoch() string { return l.pid + "." + whole(int64(l.epochs.Add(1))) }
 
 // Acquire takes cost from the budget of key, waiting for it where it must, as bucket.Local does; see the
 // package comment for what differs. Calls of this process leave in order.

@@ -115,7 +115,7 @@ func (l *Limiter) begin(o *outage) {
 func (b *budget) restore(out *batch, reason error) {
 	untold := answered(reason)
 	for _, op := range out.ops {
-		if op[0] != "spent" && (untold || op[0] == "hold") { // a hold is the same twice
+		if op[0] != opSpent && (untold || op[0] == opHold) { // a hold is the same twice
 			b.say(0, op...)
 		}
 	}
@@ -145,8 +145,7 @@ func refuses(err error) bool {
 func (l *Limiter) try() error { return l.tryOn(nameOf(l.config.Prefix, "")+"probe", nil) }
 
 func (l *Limiter) tryOn(name string, limits []limit) error {
-	b := &batch{epoch: none, fresh: l.epoch(), pid: l.pid, answer: time.Second, limits: limits}
-	_, err := l.store.decide(context.Background(), name, b)
+	_, err := l.store.decide(name, &batch{speaker: newSpeaker(l.pid, 1+rand.Int64N(1<<48), &l.config, limits)})
 	return err
 }
 
