@@ -17,10 +17,11 @@ import (
 // times and amounts are integer nanoseconds: an amount is the time in which the published rate
 // refills it, so that requests and tokens can be held against each other.
 type pacer struct {
-	mode mode
-	next int64 // nobody leaves before, unless few are unanswered
-	gap  int64 // between two departures, while opening and while counting
-	late int64 // drawing: how long the next call leaves more than it needs there
+	mode  mode
+	first int64 // when the first call left
+	next  int64 // nobody leaves before, unless few are unanswered
+	gap   int64 // between two departures, while opening and while counting
+	late  int64 // drawing: how long the next call leaves more than it needs there
 
 	flying  int   // calls that have no answer yet
 	served  int64 // the fastest round trip of a served call; 0 when none is known
@@ -93,7 +94,7 @@ func (p *pacer) alone() int64 {
 // newPacer returns the pacer of a key with these limits, of whose server nothing is known. Whoever has
 // stated the shape of every limit, by a Burst or as a Window, is believed until a refusal.
 func newPacer(meters []meter) *pacer {
-	p := &pacer{blamed: nobody, next: dawn, halved: dawn, event: dawn, released: dawn}
+	p := &pacer{blamed: nobody, first: dawn, next: dawn, halved: dawn, event: dawn, released: dawn}
 	if len(meters) == 0 {
 		p.gap = p.alone()
 	}
@@ -138,6 +139,9 @@ func (p *pacer) ready(a *account, now int64, cost Cost) int64 {
 // sent notes that c leaves now.
 func (p *pacer) sent(a *account, now int64, c *call) {
 	p.flying++
+	if p.first == dawn {
+		p.first = now
+	}
 	gap := p.gap
 	switch p.mode {
 	case drawing:

@@ -8,6 +8,10 @@ const unhinted = time.Duration(-1)
 // soon is how near two refusals are that no mistaken burst explains: then the rate is too high.
 const soon = int64(10 * time.Second)
 
+// wholeShare is the part of a limit by which one may be wrong about all of it: calls arrive in another
+// order than they leave in.
+const wholeShare = 64
+
 // fewer is how many calls are between two refusals, where calls are rare, that are as near as that.
 const fewer = 100
 
@@ -42,7 +46,7 @@ func (p *pacer) lesson(a *account, now int64, c *call, hint time.Duration) {
 		p.estimate(a, now)
 	}
 	p.depth(a, now, c)
-	if hint >= 0 && p.windowed(a, c, now, int64(hint)) {
+	if hint >= 0 && (p.windowed(a, c, now, int64(hint)) || p.mode == opening && p.whole(a, now, c)) {
 		p.count(a, now, int64(hint))
 		p.blamed = nobody
 	} else {
@@ -135,6 +139,25 @@ func (p *pacer) windowed(a *account, c *call, now, hint int64) bool {
 		}
 	}
 	return hint > 2*p.longest(a, c)
+}
+
+// whole reports whether all that was taken since the key's first call, within one period, comes to a
+// limit, without what a bucket would have refilled: a window that is nearly over asks to wait no longer
+// than a bucket does.
+func (p *pacer) whole(a *account, now int64, c *call) bool {
+	if now-p.first >= p.period(a) {
+		return false
+	}
+	for i := range p.estimates {
+		e, m := &p.estimates[i], &a.meters[i]
+		own, most := m.share(c.cost), m.capacity()
+		over := m.share(c.charged) - most
+		full := e.base+m.span(own) > e.brim-e.brim/wholeShare // a bucket as large would have refused it as well
+		if over > 0 && over-own <= most/wholeShare && !full {
+			return true
+		}
+	}
+	return false
 }
 
 // longest is the longest time that a bucket at the published rate asks to wait for c.
