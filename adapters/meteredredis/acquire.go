@@ -134,7 +134,7 @@ func (b *budget) evict() {
 
 // idle reports whether nothing of the budget is but in the store. Called with mu held.
 func (b *budget) idle() bool {
-	return len(b.line) == 0 && len(b.calls) == 0 && b.batch == nil && !b.calling && !b.parked && !b.owes() && b.away() == nil
+	return len(b.line) == 0 && len(b.calls) == 0 && b.batch == nil && !b.calling && !b.owes() && b.away() == nil
 }
 
 // retire ends the use of a budget. Called with mu held.

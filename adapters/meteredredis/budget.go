@@ -68,7 +68,8 @@ const (
 	// linger is how long the goroutine that speaks to the store stays when there is nothing to say.
 	linger = 50 * time.Millisecond
 
-	// heartbeat is how often a process says that it lives.
+	// heartbeat is how often a process says that it lives, and hears how many do; when it is young more often,
+	// so that a fleet that starts together soon knows its size.
 	heartbeat = 2 * time.Second
 )
 
@@ -250,7 +251,7 @@ func (b *budget) address(out *batch, now time.Time) {
 		b.speaker = newSpeaker(b.limiter.pid, 1+rand.Int64N(1<<48), &b.limiter.config, b.limits)
 	}
 	out.speaker, out.epoch, out.left = b.speaker, b.known.epoch, now
-	if now.Sub(b.known.beat) >= heartbeat {
+	if now.Sub(b.known.beat) >= min(heartbeat, now.Sub(b.limiter.start)) {
 		out.beat = true
 		b.known.beat = now
 	}
@@ -363,7 +364,7 @@ func (b *budget) learn(r reply, out *batch, now time.Time) {
 		k.levels[i] = r.limits[i].available
 	}
 	if r.processes > 0 {
-		b.limiter.processes.Store(int64(r.processes))
+		b.limiter.processes.Store(int64(max(r.processes, b.limiter.config.Processes)))
 	}
 }
 

@@ -21,6 +21,7 @@ local function arg() pos = pos + 1; return A[pos] end
 -- Numbers are kept as the eight bytes of a double. An embedded engine for tests may lack the library for
 -- that; there they are kept as text.
 local HEAD, LIMIT, PAIR = '<dddddddddddddddd', '<ddddddddd', '<dd'
+local struct = rawget(_G, 'struct')
 local pack, numbers
 if struct then
 	pack = struct.pack
@@ -135,8 +136,9 @@ local function refund(l, cost, at)
 		if l.shadow > NONE then l.shadow = min(l.cap, l.shadow + cost) end
 		return
 	end
+	local slice = floor(at / (l.per / SLICES))
 	for _, e in ipairs(l.entries) do
-		if e[1] >= at then
+		if floor(e[1] / (l.per / SLICES)) == slice then -- else it counts no more
 			local back = min(e[2], cost)
 			e[2], l.used = e[2] - back, l.used - back
 			return

@@ -88,7 +88,7 @@ func newSpeaker(pid, fresh int64, c *Config, limits []limit) *speaker {
 	put := func(w string) { s.rest = append(append(s.rest, w...), ',') }
 	put(whole(max(c.MaxWait, 0).Microseconds()))
 	put(whole(c.answerTime().Microseconds()))
-	put(flag(c.Overdue == bucket.OverdueRefuse))
+	put(truth(c.Overdue == bucket.OverdueRefuse))
 	put(strconv.Itoa(len(limits)))
 	for i := range limits {
 		l := &limits[i]
@@ -96,7 +96,7 @@ func newSpeaker(pid, fresh int64, c *Config, limits []limit) *speaker {
 		put(float(l.rate))
 		put(whole(l.capacity))
 		put(float(l.per))
-		put(flag(l.Shape == bucket.Window))
+		put(truth(l.Shape == bucket.Window))
 	}
 	return s
 }
@@ -113,7 +113,7 @@ type group struct {
 	costs []int64
 }
 
-func flag(b bool) string {
+func truth(b bool) string {
 	if b {
 		return "1"
 	}
@@ -144,9 +144,9 @@ func (b *batch) argument() string {
 	put(whole(b.epoch))
 	put(b.speaker.fresh)
 	put(b.speaker.pid)
-	put(flag(b.beat))
+	put(truth(b.beat))
 	a = append(a, b.speaker.rest...)
-	put(flag(b.declared != nil))
+	put(truth(b.declared != nil))
 	if b.declared != nil {
 		for _, level := range b.declared.levels {
 			put(float(level))

@@ -46,8 +46,9 @@ type Config struct {
 	// OnStoreDown says what happens while the store is away.
 	OnStoreDown StoreDownPolicy
 
-	// Processes is how many processes share the budgets, for LocalShare, until the store has told. 0 means 2:
-	// who shares a budget does so with somebody.
+	// Processes is how many processes share the budgets at least, for LocalShare: the store tells how many it has
+	// seen in the last ten seconds. 0 means that it is not known; until the store has told, it is taken for
+	// two.
 	Processes int
 
 	// Observer is told once when the store goes (StoreDown, with the reason in Err), once when it is there
@@ -134,9 +135,6 @@ func (c Config) withDefaults() Config {
 	def(&c.MaxWait, defaultMaxWait)
 	if c.Prefix == "" {
 		c.Prefix = defaultPrefix
-	}
-	if c.Processes == 0 {
-		c.Processes = defaultProcesses
 	}
 	if c.MaxKeys == 0 {
 		c.MaxKeys = defaultMaxKeys

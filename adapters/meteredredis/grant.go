@@ -133,7 +133,7 @@ func (b *budget) Report(id uint64, meters []bucket.Meter) {
 			}
 			literal := b.limiter.config.Headroom == 1 && m.Limit <= b.limits[k].Amount
 			b.say(ride, opReport, whole(int64(k+1)), whole(c.number), whole(c.charged[k]), whole(c.extra[k]),
-				whole(m.Remaining), flag(literal))
+				whole(m.Remaining), truth(literal))
 			c.stated |= 1 << k
 		}
 	})

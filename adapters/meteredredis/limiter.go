@@ -62,7 +62,10 @@ func New(client redis.UniversalClient, c Config) (*Limiter, error) {
 		start:   time.Now(),
 		budgets: map[string]*budget{},
 	}
-	l.processes.Store(int64(c.Processes))
+	l.processes.Store(defaultProcesses)
+	if c.Processes > 0 {
+		l.processes.Store(int64(c.Processes))
+	}
 	if err := l.try(); err != nil {
 		if refuses(err) {
 			return nil, fmt.Errorf("meteredredis: the store cannot be used: %w", err)

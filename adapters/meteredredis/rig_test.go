@@ -2,38 +2,315 @@ package meteredredis
 
 import (
 	"context"
+	"flag"
+	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/middleware"
 )
 
-// startRedis starts a redis-server of the test's own and returns its address.
-func startRedis(t testing.TB) (addr string, cmd *exec.Cmd) {
+var redisURL = flag.String("redis", "", "run the tests that need no fault on this engine, as redis://host:port/db, rather than on servers of their own; its keys that begin with the tests' names are used")
+
+var serverPath, _ = exec.LookPath("redis-server")
+
+// embedded says once that there is no real server.
+var embedded = sync.OnceFunc(func() {
+	fmt.Println("there is no redis-server here: these tests run on an embedded server, without faults, clusters and replicas")
+})
+
+// needsServer skips what an embedded or a foreign server cannot do.
+func needsServer(t testing.TB) {
 	t.Helper()
+	if serverPath == "" || *redisURL != "" {
+		t.Skip("needs a redis-server of its own")
+	}
+}
+
+// connect returns a client of an engine for the test: the one of -redis, a server of the test's own, or an
+// embedded one.
+func connect(t testing.TB) *redis.Client {
+	t.Helper()
+	switch {
+	case *redisURL != "":
+		o, err := redis.ParseURL(*redisURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client(t, o)
+	case serverPath == "":
+		embedded()
+		m := miniredis.RunT(t)
+		return client(t, &redis.Options{Addr: m.Addr()})
+	}
+	return startServer(t).client(t)
+}
+
+func client(t testing.TB, o *redis.Options) *redis.Client {
+	c := redis.NewClient(o)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// A server is a redis-server process.
+type server struct {
+	t    testing.TB
+	addr string
+	args []string
+	cmd  *exec.Cmd
+}
+
+// startServer starts a redis-server on a free port, which ends with the test.
+func startServer(t testing.TB, args ...string) *server {
+	t.Helper()
+	needsServer(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr = l.Addr().String()
-	port := l.Addr().(*net.TCPAddr).Port
+	addr := l.Addr().(*net.TCPAddr)
 	l.Close()
-	cmd = exec.Command("redis-server", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	s := &server{t: t, addr: addr.String(), args: append([]string{
+		"--port", strconv.Itoa(addr.Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir(),
+	}, args...)}
+	s.start()
+	t.Cleanup(s.kill)
+	return s
+}
+
+// start starts the process, and waits until it answers.
+func (s *server) start() {
+	s.t.Helper()
+	s.cmd = exec.Command(serverPath, s.args...)
+	s.cmd.Stderr = os.Stderr
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	c := redis.NewClient(&redis.Options{Addr: addr})
+	c := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1})
 	defer c.Close()
-	for range 200 {
-		if c.Ping(context.Background()).Err() == nil {
-			return addr, cmd
+	eventually(s.t, "redis-server answers", func() bool { return c.Ping(context.Background()).Err() == nil })
+}
+
+// kill ends the process as a crash does.
+func (s *server) kill() {
+	if s.cmd != nil {
+		s.cmd.Process.Kill()
+		s.cmd.Wait()
+		s.cmd = nil
+	}
+}
+
+// pause hangs the process until resume.
+func (s *server) pause()  { s.cmd.Process.Signal(syscall.SIGSTOP) }
+func (s *server) resume() { s.cmd.Process.Signal(syscall.SIGCONT) }
+
+func (s *server) client(t testing.TB) *redis.Client {
+	return client(t, &redis.Options{Addr: s.addr})
+}
+
+// eventually waits for what must come, and gives up only when it will not.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for range 3000 {
+		if ok() {
+			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("redis-server does not answer")
-	return
+	t.Fatalf("after half a minute still not: %s", what)
+}
+
+// limiter returns a Limiter with the test's name for a prefix. Its store calls have a second, since a loaded
+// machine is no outage, unless the test says otherwise.
+func limiter(t testing.TB, c redis.UniversalClient, config Config) *Limiter {
+	t.Helper()
+	if config.Prefix == "" {
+		config.Prefix = t.Name()
+	}
+	if config.Timeout == 0 {
+		config.Timeout = time.Second
+	}
+	l, err := New(c, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// events keeps what an Observer is told.
+type events struct {
+	mu  sync.Mutex
+	all []middleware.Event
+}
+
+func (e *events) Observe(_ context.Context, event middleware.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, event)
+}
+
+func (e *events) count(kind middleware.EventKind) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := 0
+	for _, event := range e.all {
+		if event.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *events) first(kind middleware.EventKind) (middleware.Event, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, event := range e.all {
+		if event.Kind == kind {
+			return event, true
+		}
+	}
+	return middleware.Event{}, false
+}
+
+// calls counts what a client sends.
+type calls struct{ n atomic.Int64 }
+
+func (c *calls) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// admissions are the instants at which calls were admitted, over all limiters of a test.
+type admissions struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+func (a *admissions) add() {
+	a.mu.Lock()
+	a.at = append(a.at, time.Now())
+	a.mu.Unlock()
+}
+
+// within holds the admissions against a bucket: no window may have more than burst + rate of it, with a slack
+// for the way from the store to the clock that is read here.
+func (a *admissions) within(t testing.TB, burst int, rate float64, slack time.Duration) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	// The most over all windows that end at i: a bucket that is never refilled above burst.
+	level, last := float64(burst), time.Time{}
+	worst := 0.0
+	for i, at := range a.at {
+		if i > 0 {
+			level = min(level+rate*at.Sub(last).Seconds(), float64(burst))
+		}
+		level--
+		last = at
+		worst = min(worst, level)
+	}
+	if allowed := -rate*slack.Seconds() - 1; worst < allowed {
+		t.Errorf("%d admissions go %.1f beyond the limit, allowed is %.1f", len(a.at), -worst, -allowed)
+	}
+}
+
+// load takes from key on so many goroutines until stop is closed, and returns a function that waits for them
+// and tells how many were admitted.
+func load(t testing.TB, l *Limiter, key string, goroutines int, cost bucket.Cost, a *admissions, stop <-chan struct{}) func() int64 {
+	var wg sync.WaitGroup
+	var n atomic.Int64
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { <-stop; cancel() }()
+	for range goroutines {
+		wg.Go(func() {
+			for {
+				g, err := l.Acquire(ctx, key, cost)
+				if ctx.Err() != nil {
+					g.Cancel()
+					return
+				}
+				if err != nil {
+					t.Errorf("a call failed: %v", err)
+					return
+				}
+				a.add()
+				n.Add(1)
+				g.Served()
+				g.Settle(cost)
+			}
+		})
+	}
+	return func() int64 { wg.Wait(); return n.Load() }
+}
+
+func one() bucket.Cost { return bucket.Cost{Requests: 1} }
+
+// take takes one request and settles it.
+func take(t testing.TB, l *Limiter, key string) bucket.Grant {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	g, err := l.Acquire(ctx, key, one())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// startCluster starts three nodes that share the slots, and returns a client of them.
+func startCluster(t testing.TB) *redis.ClusterClient {
+	t.Helper()
+	ctx := context.Background()
+	var nodes []*redis.Client
+	var addrs []string
+	for i := range 3 {
+		s := startServer(t, "--cluster-enabled", "yes", "--cluster-config-file", fmt.Sprintf("nodes-%d.conf", i))
+		c := s.client(t)
+		if err := c.ClusterAddSlotsRange(ctx, i*5461, min(i*5461+5460, 16383)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		nodes, addrs = append(nodes, c), append(addrs, s.addr)
+	}
+	for i, c := range nodes {
+		if i == 2 { // 16384 is no multiple of three
+			c.ClusterAddSlots(ctx, 16383)
+		}
+		host, port, _ := net.SplitHostPort(addrs[0])
+		if err := c.ClusterMeet(ctx, host, port).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+	t.Cleanup(func() { c.Close() })
+	eventually(t, "the cluster is one", func() bool {
+		for _, n := range nodes {
+			info := n.ClusterInfo(ctx).Val()
+			if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3") {
+				return false
+			}
+		}
+		return c.Set(ctx, "a", 1, time.Second).Err() == nil
+	})
+	return c
 }

@@ -24,12 +24,12 @@ const mostStuck = 1000
 
 var errTimeout = errors.New("meteredredis: the store did not answer in time")
 
-// A take is a command that is never sent twice by the client on its own: a call that timed out may have
+// once is a command that is never sent twice by the client on its own: a call that timed out may have
 // happened.
-type take struct{ *redis.IntSliceCmd }
+type once struct{ *redis.IntSliceCmd }
 
 // NoRetry is what the client asks before it sends a command again.
-func (take) NoRetry() bool { return true }
+func (once) NoRetry() bool { return true }
 
 // decide runs the script on one budget, and gives up when the time is over.
 func (s *store) decide(name string, b *batch) (reply, error) {
@@ -78,7 +78,7 @@ func (s *store) eval(name string, b *batch) (r reply, err error) {
 
 func (s *store) send(args ...any) ([]int64, error) {
 	ctx := context.Background() // the client's own timeouts end it; whoever waits gives up sooner
-	cmd := take{redis.NewIntSliceCmd(ctx, args...)}
+	cmd := once{redis.NewIntSliceCmd(ctx, args...)}
 	cmd.SetFirstKeyPos(3)
 	if err := s.client.Process(ctx, cmd); err != nil {
 		return nil, err

@@ -1,0 +1,654 @@
+package meteredredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/middleware"
+)
+
+func TestHundredGoroutinesCostOneCall(t *testing.T) {
+	c := connect(t)
+	sent := new(calls)
+	c.AddHook(sent)
+	l := limiter(t, c, Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 1e9), bucket.PerMinute(bucket.Tokens, 1e12)}})
+	take(t, l, "k").Settle(one())
+	before := sent.n.Load()
+	var wg sync.WaitGroup
+	const rounds, goroutines = 50, 100
+	for range goroutines {
+		wg.Go(func() {
+			for range rounds {
+				g := take(t, l, "k")
+				g.Served()
+				g.Settle(bucket.Cost{Requests: 1, InputTokens: 5})
+			}
+		})
+	}
+	wg.Wait()
+	if n := sent.n.Load() - before; n > rounds*goroutines/10 {
+		t.Errorf("%d calls of the store for %d takes", n, rounds*goroutines)
+	}
+}
+
+// Contract 4: first in, first out within a process, and a call that comes again keeps its place.
+func TestOrderWithinAProcess(t *testing.T) {
+	l := limiter(t, connect(t), Config{Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: 200, Per: time.Second, Burst: 1}}})
+	first := take(t, l, "k")
+	var mu sync.Mutex
+	var order []int
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			g := take(t, l, "k")
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			g.Settle(one())
+		})
+		eventually(t, "it waits", func() bool { s, _ := l.Stats("k"); return s.Queued+len(snapshot(&mu, &order)) > i })
+	}
+	ctx := bucket.WithPlace(context.Background(), first.Place())
+	first.Settle(one())
+	wg.Go(func() {
+		g, err := l.Acquire(ctx, "k", one())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		mu.Lock()
+		order = append(order, -1)
+		mu.Unlock()
+		g.Settle(one())
+	})
+	wg.Wait()
+	rest := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return i < 0 })
+	if !slices.IsSorted(rest) {
+		t.Errorf("left in the order %v", order)
+	}
+}
+
+func snapshot(mu *sync.Mutex, s *[]int) []int {
+	mu.Lock()
+	defer mu.Unlock()
+	return slices.Clone(*s)
+}
+
+// Contract 6.
+func TestNoDoomedWaiting(t *testing.T) {
+	l := limiter(t, connect(t), Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60)}, MaxWait: -1, MaxQueue: 2})
+	g, err := l.Acquire(context.Background(), "k", bucket.Cost{Requests: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Settle(bucket.Cost{Requests: 60})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	start := time.Now()
+	_, err = l.Acquire(ctx, "k", bucket.Cost{Requests: 30})
+	var wait *bucket.WaitError
+	if !errors.As(err, &wait) || !errors.Is(err, context.DeadlineExceeded) || wait.Wait < 25*time.Second || wait.Wait > 30*time.Second || wait.Unit != bucket.Requests {
+		t.Errorf("%v, %+v", err, wait)
+	}
+	if time.Since(start) > 10*time.Second {
+		t.Error("it waited for its refusal")
+	}
+	if s, _ := l.Stats("k"); s.Queued != 0 || s.Levels[0].Available < 0 {
+		t.Errorf("it has left something behind: %+v", s)
+	}
+	// A full queue, and a cancelled wait that takes nothing.
+	waiting, stop := context.WithCancelCause(context.Background())
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			_, err := l.Acquire(waiting, "k", bucket.Cost{Requests: 60})
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, errWhy) {
+				t.Errorf("cancelled: %v", err)
+			}
+		})
+	}
+	eventually(t, "two wait", func() bool { s, _ := l.Stats("k"); return s.Queued == 2 })
+	if _, err := l.Acquire(context.Background(), "k", one()); !errors.Is(err, bucket.ErrQueueFull) {
+		t.Errorf("a third: %v", err)
+	}
+	stop(errWhy)
+	wg.Wait()
+	if s, _ := l.Stats("k"); s.Queued != 0 || s.InFlight != 0 {
+		t.Errorf("%+v", s)
+	}
+	if _, err := l.Acquire(context.Background(), "k", bucket.Cost{Requests: -1}); err == nil {
+		t.Error("a negative cost is no error")
+	}
+}
+
+var errWhy = errors.New("because")
+
+func TestOversizeAndSlots(t *testing.T) {
+	c := connect(t)
+	l := limiter(t, c, Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Tokens, 1000)}, Oversize: bucket.OversizeRefuse, MaxInFlight: 2})
+	var big *bucket.OversizeError
+	if _, err := l.Acquire(context.Background(), "k", bucket.Cost{InputTokens: 1500}); !errors.As(err, &big) || big.Capacity != 1000 || big.Cost != 1500 {
+		t.Errorf("%v", err)
+	}
+	a, b := take(t, l, "k"), take(t, l, "k")
+	got := make(chan bucket.Grant)
+	go func() { got <- take(t, l, "k") }()
+	eventually(t, "the third waits", func() bool { s, _ := l.Stats("k"); return s.Queued == 1 && s.InFlight == 2 })
+	a.Settle(one())
+	(<-got).Settle(one())
+	b.Settle(one())
+	b.Settle(one()) // stale
+	if s, _ := l.Stats("k"); s.InFlight != 0 {
+		t.Errorf("%+v", s)
+	}
+	debt := limiter(t, c, Config{Prefix: t.Name() + "debt", Limits: []bucket.Limit{bucket.PerMinute(bucket.Tokens, 1000)}, MaxWait: -1})
+	g, err := debt.Acquire(context.Background(), "k", bucket.Cost{InputTokens: 1500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Settle(bucket.Cost{InputTokens: 1500})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var wait *bucket.WaitError
+	if _, err := debt.Acquire(ctx, "k", bucket.Cost{InputTokens: 1}); !errors.As(err, &wait) || wait.Wait < 25*time.Second || wait.Wait > 31*time.Second {
+		t.Errorf("after a debt of 500 of 1000 a minute: %v", err)
+	}
+}
+
+// A settlement reaches the store also when nothing else is to be said.
+func TestSettlementsArrive(t *testing.T) {
+	c := connect(t)
+	config := Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Tokens, 600)}}
+	l, other := limiter(t, c, config), limiter(t, c, config)
+	g, err := l.Acquire(context.Background(), "k", bucket.Cost{InputTokens: 600})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Settle(bucket.Cost{InputTokens: 100})
+	level := func() float64 {
+		take(t, other, "k").Cancel()
+		s, _ := other.Stats("k")
+		return s.Levels[0].Available
+	}
+	eventually(t, "500 come back", func() bool { return level() >= 500 })
+	g, err = l.Acquire(context.Background(), "k", bucket.Cost{InputTokens: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Settle(bucket.Cost{InputTokens: 1000})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	eventually(t, "900 more are owed", func() bool {
+		_, err := other.Acquire(ctx, "k", bucket.Cost{InputTokens: 200})
+		return errors.Is(err, context.DeadlineExceeded)
+	})
+}
+
+// A 429 anywhere is known everywhere, and one process probes at its end.
+func TestARefusalIsKnownEverywhere(t *testing.T) {
+	c := connect(t)
+	config := Config{Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: 10000, Per: time.Second, Burst: 10}}}
+	ls := []*Limiter{limiter(t, c, config), limiter(t, c, config), limiter(t, c, config)}
+	for _, l := range ls {
+		take(t, l, "k").Settle(one())
+	}
+	const hold = 500 * time.Millisecond
+	refused := time.Now()
+	take(t, ls[0], "k").Refused(hold)
+	eventually(t, "the store knows", func() bool {
+		return c.HLen(context.Background(), ls[0].peek("k").name).Val() > 0 && ls[0].HeldFor("k") > 0
+	})
+	time.Sleep(50 * time.Millisecond) // on its way: it goes at once
+	var mu sync.Mutex
+	var at []time.Time
+	flying, most := 0, 0
+	var wg sync.WaitGroup
+	for _, l := range ls {
+		for range 10 {
+			wg.Go(func() {
+				g := take(t, l, "k")
+				mu.Lock()
+				at = append(at, time.Now())
+				flying++
+				if len(at) <= 1 {
+					most = max(most, flying)
+				}
+				mu.Unlock()
+				time.Sleep(20 * time.Millisecond)
+				mu.Lock()
+				flying--
+				mu.Unlock()
+				g.Served()
+				g.Settle(one())
+			})
+		}
+	}
+	wg.Wait()
+	slices.SortFunc(at, time.Time.Compare)
+	if early := at[0].Sub(refused); early < hold {
+		t.Errorf("somebody left %v after the refusal, %v before the hold ends", early, hold-early)
+	}
+	if second := at[1].Sub(at[0]); second < 15*time.Millisecond {
+		t.Errorf("the second left %v after the first, which had no answer yet", second)
+	}
+}
+
+// Eight processes' worth of limiters on one key: never over the limit in any window, and little of it unused.
+func TestJointRateIsExact(t *testing.T) {
+	c := connect(t)
+	const rate, burst, span = 2000, 50, 3 * time.Second
+	config := Config{Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: rate, Per: time.Second, Burst: burst}}}
+	a := new(admissions)
+	stop := make(chan struct{})
+	var waits []func() int64
+	start := time.Now()
+	for range 8 {
+		waits = append(waits, load(t, limiter(t, c, config), "k", 16, one(), a, stop))
+	}
+	time.Sleep(span)
+	close(stop)
+	took := time.Since(start)
+	var n int64
+	for _, wait := range waits {
+		n += wait()
+	}
+	a.within(t, burst, rate, 100*time.Millisecond)
+	t.Logf("%d admitted in %v, %.1f %% of %d a second and a burst of %d", n, took, 100*float64(n)/(rate*took.Seconds()+burst), rate, burst)
+}
+
+func TestStatsAndHolds(t *testing.T) {
+	l := limiter(t, connect(t), Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60)}})
+	if _, ok := l.Stats("k"); ok || l.HeldFor("k") != 0 {
+		t.Error("a key that was never used is known")
+	}
+	g := take(t, l, "k")
+	s, ok := l.Stats("k")
+	if !ok || s.InFlight != 1 || len(s.Levels) != 1 || s.Levels[0].Capacity != 60 || s.Levels[0].Available > 59.5 || s.OldestSlot <= 0 {
+		t.Errorf("%+v", s)
+	}
+	g.Settle(one())
+	l.Hold("k", time.Now().Add(time.Hour))
+	l.Hold("k", time.Now().Add(time.Minute))
+	if held := l.HeldFor("k"); held < 59*time.Minute || held > time.Hour {
+		t.Errorf("held for %v", held)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	eventually(t, "nobody is admitted", func() bool {
+		_, err := l.Acquire(ctx, "k", one())
+		var wait *bucket.WaitError
+		return errors.As(err, &wait) && wait.Wait > 50*time.Minute
+	})
+}
+
+func TestReportsCorrectTheLevel(t *testing.T) {
+	c := connect(t)
+	config := Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 100), bucket.PerMinute(bucket.Tokens, 1000)}}
+	l := limiter(t, c, config)
+	g := take(t, l, "k")
+	g.Report(bucket.Meter{Unit: bucket.Requests, Limit: 100, Remaining: 5}, bucket.Meter{Unit: bucket.Tokens, Limit: 1000, Remaining: 0},
+		bucket.Meter{Unit: bucket.InputTokens, Limit: 1, Remaining: 1})
+	g.Served()
+	g.Settle(one())
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	eventually(t, "no tokens are left", func() bool {
+		_, err := l.Acquire(ctx, "k", bucket.Cost{Requests: 1, InputTokens: 500})
+		var wait *bucket.WaitError
+		return errors.As(err, &wait) && wait.Unit == bucket.Tokens
+	})
+}
+
+func TestKeysAreForgotten(t *testing.T) {
+	l := limiter(t, connect(t), Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 100)}, MaxKeys: 10})
+	held := take(t, l, "held")
+	for i := range 200 {
+		take(t, l, fmt.Sprint(i)).Settle(one())
+	}
+	time.Sleep(2 * linger)
+	for i := range 20 {
+		take(t, l, fmt.Sprint("later ", i)).Settle(one())
+	}
+	if n := len(l.all()); n > 40 {
+		t.Errorf("%d keys are remembered, of at most 10 that are idle", n)
+	}
+	if l.peek("held") == nil {
+		t.Error("a key with a call in flight was forgotten")
+	}
+	held.Settle(one())
+}
+
+func TestCloseEndsWaits(t *testing.T) {
+	l := limiter(t, connect(t), Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 1)}, MaxWait: -1})
+	g := take(t, l, "k")
+	failed := make(chan error)
+	go func() { _, err := l.Acquire(context.Background(), "k", one()); failed <- err }()
+	eventually(t, "it waits", func() bool { s, _ := l.Stats("k"); return s.Queued == 1 })
+	l.Close()
+	if err := <-failed; !errors.Is(err, ErrClosed) {
+		t.Errorf("%v", err)
+	}
+	if _, err := l.Acquire(context.Background(), "k", one()); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v", err)
+	}
+	g.Settle(one())
+	g.Refused(time.Second)
+	l.Close()
+}
+
+// field report J1: a store that hangs.
+func TestStoreHangs(t *testing.T) {
+	s := startServer(t)
+	told := new(events)
+	l := limiter(t, s.client(t), Config{
+		Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60000)}, Timeout: 50 * time.Millisecond, Observer: told})
+	take(t, l, "k").Settle(one())
+	s.pause()
+	for range 20 {
+		take(t, l, "k").Settle(one())
+	}
+	if told.count(middleware.StoreDown) != 1 {
+		eventually(t, "it is told", func() bool { return told.count(middleware.StoreDown) == 1 })
+	}
+	if e, _ := told.first(middleware.StoreDown); e.Err == nil {
+		t.Error("without a reason")
+	}
+	// A caller who goes does so at once, whatever the store does.
+	s.resume()
+	eventually(t, "it is there again", func() bool { take(t, l, "k").Settle(one()); return told.count(middleware.StoreUp) == 1 })
+	if told.count(middleware.StoreDown) != 1 || told.count(middleware.StoreUp) != 1 {
+		t.Errorf("%d times down, %d times up", told.count(middleware.StoreDown), told.count(middleware.StoreUp))
+	}
+}
+
+func TestCancelDuringAStoreCall(t *testing.T) {
+	s := startServer(t)
+	l := limiter(t, s.client(t), Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60)}, Timeout: 20 * time.Second, MaxWait: -1})
+	take(t, l, "k").Settle(one())
+	s.pause()
+	ctx, cancel := context.WithCancel(context.Background())
+	failed := make(chan error)
+	go func() { _, err := l.Acquire(ctx, "k", bucket.Cost{Requests: 50}); failed <- err }()
+	time.Sleep(20 * time.Millisecond)
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	s.resume()
+	// What the call took after its caller had gone comes back.
+	eventually(t, "all is back", func() bool {
+		take(t, l, "k").Cancel()
+		s, _ := l.Stats("k")
+		return s.Levels[0].Available > 55
+	})
+}
+
+// The store crashes in the middle of a load and comes back empty: the joint rate holds, no call fails, and all
+// is as it was afterwards.
+func TestStoreCrashes(t *testing.T) {
+	s := startServer(t)
+	const rate, burst = 400, 20
+	told := []*events{new(events), new(events), new(events)}
+	a := new(admissions)
+	stop := make(chan struct{})
+	var waits []func() int64
+	for _, e := range told {
+		l := limiter(t, s.client(t), Config{Timeout: 100 * time.Millisecond, Observer: e, Processes: 3,
+			Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: rate, Per: time.Second, Burst: burst}}})
+		waits = append(waits, load(t, l, "k", 8, one(), a, stop))
+	}
+	time.Sleep(500 * time.Millisecond)
+	s.kill()
+	time.Sleep(1500 * time.Millisecond)
+	s.start()
+	for _, e := range told {
+		eventually(t, "the store is back", func() bool { return e.count(middleware.StoreUp) == 1 })
+	}
+	time.Sleep(500 * time.Millisecond)
+	close(stop)
+	for _, wait := range waits {
+		if n := wait(); n < rate/3 {
+			t.Errorf("one of three was let go %d times", n)
+		}
+	}
+	for _, e := range told {
+		if e.count(middleware.StoreDown) != 1 || e.count(middleware.StoreUp) != 1 {
+			t.Errorf("%d times down, %d times up", e.count(middleware.StoreDown), e.count(middleware.StoreUp))
+		}
+	}
+	a.within(t, burst, rate, 150*time.Millisecond)
+}
+
+func TestFlushesInTheMiddle(t *testing.T) {
+	needsServer(t)
+	c := connect(t)
+	const rate, burst = 400, 200
+	a := new(admissions)
+	stop := make(chan struct{})
+	var waits []func() int64
+	for range 3 {
+		l := limiter(t, c, Config{Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: rate, Per: time.Second, Burst: burst}}})
+		waits = append(waits, load(t, l, "k", 8, one(), a, stop))
+	}
+	time.Sleep(time.Second)
+	for range 5 {
+		time.Sleep(100 * time.Millisecond)
+		c.FlushAll(context.Background())
+		c.ScriptFlush(context.Background())
+	}
+	close(stop)
+	for _, wait := range waits {
+		wait()
+	}
+	a.within(t, burst, rate, 150*time.Millisecond)
+}
+
+func TestOnStoreDown(t *testing.T) {
+	dead := "127.0.0.1:1"
+	for _, p := range []StoreDownPolicy{LocalShare, Open, Closed} {
+		t.Run(p.String(), func(t *testing.T) {
+			told := new(events)
+			l := limiter(t, client(t, &redis.Options{Addr: dead, MaxRetries: -1, DialerRetries: 1}), Config{OnStoreDown: p, Observer: told, Processes: 2,
+				Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: 60, Per: time.Minute}}, MaxWait: -1, Timeout: 2 * time.Second})
+			admitted := 0
+			var last error
+			for range 100 {
+				ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+				g, err := l.Acquire(ctx, "k", one())
+				cancel()
+				if err != nil {
+					last = err
+					continue
+				}
+				admitted++
+				g.Settle(one())
+			}
+			switch p {
+			case LocalShare: // half of 60, less the margin
+				if admitted < 27 || admitted > 31 || !errors.Is(last, context.DeadlineExceeded) {
+					t.Errorf("%d admitted, %v", admitted, last)
+				}
+			case Open:
+				if admitted != 100 {
+					t.Errorf("%d admitted, %v", admitted, last)
+				}
+			case Closed:
+				var store *StoreError
+				if admitted != 0 || !errors.Is(last, ErrStoreDown) || !errors.As(last, &store) || store.Key != "k" || !store.Local() {
+					t.Errorf("%d admitted, %v", admitted, last)
+				}
+				var op *net.OpError
+				if !errors.As(last, &op) {
+					t.Errorf("the reason is lost: %v", last)
+				}
+			}
+			eventually(t, "it is told", func() bool { return told.count(middleware.StoreDown) == 1 })
+		})
+	}
+}
+
+// A client library that ignores contexts, panics or hangs does not hang the caller.
+func TestHostileClient(t *testing.T) {
+	for name, hook := range map[string]func(ctx context.Context, cmd redis.Cmder) error{
+		"hangs": func(context.Context, redis.Cmder) error {
+			time.Sleep(300 * time.Millisecond)
+			return errors.New("late")
+		},
+		"panics": func(context.Context, redis.Cmder) error { panic("a bug") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var hostile atomic.Bool
+			c := connect(t)
+			c.AddHook(hookFunc(func(next redis.ProcessHook) redis.ProcessHook {
+				return func(ctx context.Context, cmd redis.Cmder) error {
+					if hostile.Load() {
+						return hook(ctx, cmd)
+					}
+					return next(ctx, cmd)
+				}
+			}))
+			told := new(events)
+			l := limiter(t, c, Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60000)}, Timeout: 100 * time.Millisecond, Observer: told})
+			take(t, l, "k").Settle(one())
+			hostile.Store(true)
+			for range 10 {
+				take(t, l, "k").Settle(one())
+			}
+			hostile.Store(false)
+			eventually(t, "it is there again", func() bool { return told.count(middleware.StoreUp) > 0 })
+			time.Sleep(400 * time.Millisecond) // what hangs comes back before the leaks are counted
+		})
+	}
+}
+
+type hookFunc func(redis.ProcessHook) redis.ProcessHook
+
+func (hookFunc) DialHook(next redis.DialHook) redis.DialHook            { return next }
+func (h hookFunc) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return h(next) }
+func (hookFunc) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestSomethingElseUnderAKey(t *testing.T) {
+	c := connect(t)
+	told := new(events)
+	l := limiter(t, c, Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60000)}, Observer: told})
+	name := nameOf(t.Name(), "bad")
+	c.Set(context.Background(), name, "not a hash", 0)
+	take(t, l, "bad").Settle(one())
+	take(t, l, "good").Settle(one())
+	eventually(t, "it is told", func() bool { return told.count(middleware.StoreDown) == 1 })
+	if e, _ := told.first(middleware.StoreDown); e.Key != "bad" || !strings.Contains(e.Err.Error(), "WRONGTYPE") {
+		t.Errorf("%+v", e)
+	}
+	if l.down.Load() != nil {
+		t.Error("one bad key has taken the whole store down")
+	}
+	c.Del(context.Background(), name)
+	eventually(t, "it is there again", func() bool { return told.count(middleware.StoreUp) == 1 })
+	take(t, l, "bad").Settle(one())
+}
+
+func TestNewSaysWhatItCanKnow(t *testing.T) {
+	s := startServer(t)
+	limits := []bucket.Limit{bucket.PerMinute(bucket.Requests, 60)}
+	c := s.client(t)
+	if err := c.Do(context.Background(), "acl", "setuser", "poor", "on", ">x", "~*", "+@all", "-@scripting").Err(); err != nil {
+		t.Fatal(err)
+	}
+	poor := client(t, &redis.Options{Addr: s.addr, Username: "poor", Password: "x"})
+	if _, err := New(poor, Config{Limits: limits}); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("without scripts: %v", err)
+	}
+	host, port, _ := net.SplitHostPort(s.addr)
+	replica := startServer(t, "--replicaof", host, port)
+	rc := replica.client(t)
+	eventually(t, "the replica is in step", func() bool {
+		return strings.Contains(rc.Info(context.Background(), "replication").Val(), "master_link_status:up")
+	})
+	if _, err := New(rc, Config{Limits: limits}); err == nil || !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("a replica: %v", err)
+	}
+	wrong := client(t, &redis.Options{Addr: s.addr, Username: "poor", Password: "wrong"})
+	if _, err := New(wrong, Config{Limits: limits}); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Errorf("a wrong password: %v", err)
+	}
+	for name, config := range map[string]Config{
+		"a limit":  {Limits: []bucket.Limit{{Amount: -1, Per: 1}}},
+		"timeout":  {Timeout: -1},
+		"policy":   {OnStoreDown: 9},
+		"prefix":   {Prefix: "a{b"},
+		"headroom": {Headroom: 2},
+	} {
+		if _, err := New(c, config); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := New(nil, Config{}); err == nil {
+		t.Error("without a client: no error")
+	}
+}
+
+// field report J2: on a cluster, every decision is in one slot, and survives the loss of the script.
+func TestCluster(t *testing.T) {
+	c := startCluster(t)
+	l := limiter(t, c, Config{Timeout: 5 * time.Second, Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 600), bucket.PerMinute(bucket.Tokens, 100000)}})
+	keys := []string{"a", "a{b}c", "}{", "", strings.Repeat("k", 10<<10)}
+	for _, key := range keys {
+		take(t, l, key).Refused(0)
+	}
+	if o := l.down.Load(); o != nil {
+		t.Fatal(o.reason)
+	}
+	c.ForEachMaster(context.Background(), func(ctx context.Context, node *redis.Client) error { return node.ScriptFlush(ctx).Err() })
+	for _, key := range keys {
+		take(t, l, key).Settle(one())
+	}
+	if o := l.down.Load(); o != nil {
+		t.Fatal(o.reason)
+	}
+}
+
+// A failover to a replica: the budget goes on, or is declared anew.
+func TestFailoverToAReplica(t *testing.T) {
+	first := startServer(t)
+	host, port, _ := net.SplitHostPort(first.addr)
+	second := startServer(t, "--replicaof", host, port)
+	rc := second.client(t)
+	eventually(t, "the replica is in step", func() bool {
+		return strings.Contains(rc.Info(context.Background(), "replication").Val(), "master_link_status:up")
+	})
+	var addr atomic.Pointer[string]
+	addr.Store(&first.addr)
+	c := client(t, &redis.Options{Addr: "whoever leads", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", *addr.Load())
+	}})
+	const rate, burst = 300, 30
+	told := new(events)
+	a := new(admissions)
+	l := limiter(t, c, Config{Observer: told, Timeout: 200 * time.Millisecond, Processes: 1,
+		Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: rate, Per: time.Second, Burst: burst}}})
+	stop := make(chan struct{})
+	wait := load(t, l, "k", 8, one(), a, stop)
+	time.Sleep(500 * time.Millisecond)
+	first.kill()
+	time.Sleep(200 * time.Millisecond)
+	rc.Do(context.Background(), "replicaof", "no", "one")
+	addr.Store(&second.addr)
+	eventually(t, "the new one is used", func() bool { return told.count(middleware.StoreUp) == 1 })
+	time.Sleep(300 * time.Millisecond)
+	close(stop)
+	wait()
+	a.within(t, burst, rate, 150*time.Millisecond)
+}
