@@ -9,6 +9,26 @@ run() { printf '\n$ %s\n' "$*"; "$@"; }
 command -v go >/dev/null || { echo "test.sh: Go 1.25 or later is needed: https://go.dev/dl" >&2; exit 1; }
 run go version
 
+# provide installs what a command comes with, by the system's package manager, where it is missing; where it
+# cannot, it says so, and the tests say what they leave out.
+provide() {
+	command -v "$1" >/dev/null && return
+	local root=
+	[ "$(id -u)" = 0 ] || root="sudo -n"
+	printf '\n== %s is missing: installing it\n' "$1"
+	if command -v apt-get >/dev/null; then
+		$root apt-get install -y -q "$2" || { $root apt-get update -q && $root apt-get install -y -q "$2"; }
+	elif command -v apk >/dev/null; then
+		$root apk add "$3"
+	elif command -v dnf >/dev/null; then
+		$root dnf install -y -q "$3"
+	elif command -v brew >/dev/null; then
+		brew install "$3"
+	fi || true
+	command -v "$1" >/dev/null || printf '== %s cannot be installed here: %s\n' "$1" "$4"
+}
+provide redis-server redis-server redis "the Redis tests run on an embedded server, without faults, clusters and replicas"
+
 printf '\n$ gofmt -l .\n'
 unformatted=$(gofmt -l .)
 if [ -n "$unformatted" ]; then
