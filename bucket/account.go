@@ -28,6 +28,7 @@ type account struct {
 	ramp  ramp
 
 	pacer    *pacer // of Adaptive; nil when it is off
+	inferred inference
 	refusals Refusals
 
 	lastLeft  int64 // when somebody last left who was not overdue, on the unheld clock
@@ -126,6 +127,9 @@ func (a *account) admit(now int64, cost Cost, w way) *call {
 	}
 	if a.pacer != nil {
 		a.pacer.sent(a, now, c)
+		if len(meters) == 0 {
+			a.inferred.watch(cost)
+		}
 	}
 	if w == probes {
 		c.beyond = true

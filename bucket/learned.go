@@ -190,6 +190,9 @@ func (a *account) restore(now int64, k Learned) {
 			m.learnt.edge = cycled(a.local.instant(l.End), m.log.per, now)
 			m.log.move(m.learnt.edge, m.log.per)
 		}
+		if l.Source == Inferred {
+			a.inferred.raised = max(now, 1)
+		}
 		a.grow(now, len(a.meters), m)
 		of = append(of, l)
 	}

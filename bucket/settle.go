@@ -17,6 +17,9 @@ func (c *call) serve(id uint64) {
 			p.landed()
 			if p.measures() {
 				p.proved(a, a.tick(a.local.now()), c)
+				if a.line.len() > 0 {
+					a.raise(a.clock)
+				}
 			}
 		}
 		a.ramp.served(c)
@@ -73,6 +76,7 @@ func (c *call) refuse(id uint64, span, hint time.Duration) {
 	if c.id == id {
 		now := a.tick(a.local.now())
 		if a.pacer != nil {
+			a.infer(now, c, hint)
 			a.pacer.lesson(a, now, c, hint)
 		}
 		a.attribute(c)
@@ -86,6 +90,9 @@ func (c *call) refuse(id uint64, span, hint time.Duration) {
 		}
 		if a.pacer != nil {
 			a.pacer.held(a, now, cost, hint)
+			if hint >= 0 && len(a.meters) == 0 {
+				a.ramp.end() // alone is slow enough to find the next refusal
+			}
 		}
 		a.moveUp()
 	}
