@@ -53,4 +53,7 @@ for example in quickstart resty retryablehttp stack openai anthropic; do
 	run go run "./examples/$example"
 done
 run go run ./examples/sidecar -demo
+if command -v redis-server >/dev/null; then
+	run go run ./examples/redis
+fi
 run go run ./examples/fleet -out "$(mktemp -d)/fleet.svg"
