@@ -244,29 +244,6 @@ func TestARefusalIsKnownEverywhere(t *testing.T) {
 	}
 }
 
-// Eight processes' worth of limiters on one key: never over the limit in any window, and little of it unused.
-func TestJointRateIsExact(t *testing.T) {
-	c := connect(t)
-	const rate, burst, span = 2000, 50, 3 * time.Second
-	config := Config{Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: rate, Per: time.Second, Burst: burst}}}
-	a := new(admissions)
-	stop := make(chan struct{})
-	var waits []func() int64
-	start := time.Now()
-	for range 8 {
-		waits = append(waits, load(t, limiter(t, c, config), "k", 16, one(), a, stop))
-	}
-	time.Sleep(span)
-	close(stop)
-	took := time.Since(start)
-	var n int64
-	for _, wait := range waits {
-		n += wait()
-	}
-	a.within(t, burst, rate, 100*time.Millisecond)
-	t.Logf("%d admitted in %v, %.1f %% of %d a second and a burst of %d", n, took, 100*float64(n)/(rate*took.Seconds()+burst), rate, burst)
-}
-
 func TestStatsAndHolds(t *testing.T) {
 	l := limiter(t, connect(t), Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60)}})
 	if _, ok := l.Stats("k"); ok || l.HeldFor("k") != 0 {

@@ -1,0 +1,109 @@
+package meteredredis
+
+import (
+	"context"
+	"flag"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/middleware"
+)
+
+var fleetSpan = flag.Duration("fleet", 2*time.Second, "how long the tests of a whole fleet take")
+
+// Eight processes' worth of limiters, of 64 goroutines each, on one key: never over the limit in any window, and
+// little of it unused.
+func TestFleetIsExact(t *testing.T) {
+	c := connect(t)
+	const rate, burst = 2000, 50
+	config := Config{Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: rate, Per: time.Second, Burst: burst}}}
+	a := new(admissions)
+	stop := make(chan struct{})
+	var waits []func() int64
+	start := time.Now()
+	for range 8 {
+		waits = append(waits, load(t, limiter(t, c, config), "k", 64, one(), a, stop))
+	}
+	time.Sleep(*fleetSpan)
+	close(stop)
+	took := time.Since(start)
+	var n int64
+	for _, wait := range waits {
+		n += wait()
+	}
+	a.within(t, burst, rate, 100*time.Millisecond)
+	t.Logf("%d admitted in %v: %.1f %% of %d a second and a burst of %d", n, took, 100*float64(n)/(rate*took.Seconds()+burst), rate, burst)
+}
+
+// The store is killed in the middle of a fleet that uses four fifths of its limit: no call fails, and what the
+// outage adds to their waits is told.
+func TestFleetLosesItsStore(t *testing.T) {
+	s := startServer(t)
+	const processes, every, rate, burst = 8, 10 * time.Millisecond, 1000, 100 // 800 a second
+	a := new(admissions)
+	var mu sync.Mutex
+	type wait struct{ at, took time.Duration }
+	var waits []wait
+	var wg sync.WaitGroup
+	start := time.Now()
+	var observers []*events
+	for range processes {
+		e := new(events)
+		observers = append(observers, e)
+		l := limiter(t, s.client(t), Config{Timeout: 50 * time.Millisecond, Observer: e, Processes: processes,
+			Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: rate, Per: time.Second, Burst: burst}}})
+		wg.Go(func() {
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			for time.Since(start) < 3**fleetSpan {
+				<-tick.C
+				wg.Go(func() {
+					began := time.Now()
+					g, err := l.Acquire(context.Background(), "k", one())
+					if err != nil {
+						t.Errorf("a call failed: %v", err)
+						return
+					}
+					a.add()
+					g.Served()
+					g.Settle(one())
+					mu.Lock()
+					waits = append(waits, wait{began.Sub(start), time.Since(began)})
+					mu.Unlock()
+				})
+			}
+		})
+	}
+	time.Sleep(*fleetSpan)
+	s.kill()
+	time.Sleep(*fleetSpan)
+	s.start()
+	back := time.Since(start)
+	wg.Wait()
+	for _, e := range observers {
+		eventually(t, "it is told", func() bool { return e.count(middleware.StoreUp) == 1 && e.count(middleware.StoreDown) == 1 })
+	}
+	a.within(t, burst, rate, 150*time.Millisecond)
+	for _, part := range []struct {
+		name     string
+		from, to time.Duration
+	}{
+		{"with the store", *fleetSpan / 4, *fleetSpan},
+		{"without it", *fleetSpan, back},
+		{"from 2 s after its return", back + 2*time.Second, 3 * *fleetSpan},
+		{"from its return", back, 3 * *fleetSpan},
+	} {
+		var took []time.Duration
+		for _, w := range waits {
+			if w.at >= part.from && w.at < part.to {
+				took = append(took, w.took)
+			}
+		}
+		if slices.Sort(took); len(took) > 0 {
+			t.Logf("%s: %d calls, p50 %v, p99 %v, most %v", part.name, len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+		}
+	}
+}
