@@ -41,6 +41,7 @@ type budget struct {
 
 	known    knowledge
 	spent    []float64              // admitted by the fallback since the store went, for each limit
+	back     *comeback              // what the store is to be told of that time
 	differed bool                   // another process has lower limits, and that was said
 	down     atomic.Pointer[outage] // of this key alone
 }
@@ -127,12 +128,7 @@ func (b *budget) look() {
 
 // owes reports whether the store is to be told of what was admitted while it was away.
 func (b *budget) owes() bool {
-	for _, n := range b.spent {
-		if n > 0 {
-			return true
-		}
-	}
-	return false
+	return b.back != nil && slices.ContainsFunc(b.back.spent, func(n float64) bool { return n > 0 })
 }
 
 // wants reports whether somebody waits for whom there is a slot.
@@ -255,11 +251,8 @@ func (b *budget) address(out *batch, now time.Time) {
 		out.beat = true
 		b.known.beat = now
 	}
-	out.spent = slices.Clone(b.spent)
-	for i, n := range b.spent {
-		if n > 0 {
-			out.ops = append(out.ops, []string{opSpent, whole(int64(i + 1)), float(n)})
-		}
+	if out.back = b.back; out.back != nil {
+		out.ops = append(out.ops, out.back.told(b.limits, now, b.limiter.grace())...)
 	}
 }
 
@@ -353,8 +346,8 @@ func (b *budget) half() time.Duration {
 // learn notes what the store said of the budget.
 func (b *budget) learn(r reply, out *batch, now time.Time) {
 	k := &b.known
-	for i := range b.spent {
-		b.spent[i] -= out.spent[i]
+	if out.back == b.back {
+		b.back = nil
 	}
 	k.epoch, k.at, k.hold = r.epoch, now, now.Add(r.hold)
 	if k.levels == nil {

@@ -5,7 +5,7 @@
 --   h      the head: the version of this layout, when it was last brought to (microseconds of the server's clock),
 --          its epoch, the number of admissions, the end of the hold, the ramp (number, size, in flight, proven,
 --          last admission), the last admission, the end of a probe, and the claim of the oldest waiting head
---          (process, arrival, end); when the key expires
+--          (process, arrival, end); when the key expires; when the first process came back after an outage
 --   p      which processes were seen, and when
 --   others one for each limit: level, shadow level, all that was charged, all that was charged extra, the latest
 --          report, the lowest limit that a process has declared (rate, capacity, until when), the claim's share,
@@ -20,7 +20,7 @@ local function arg() pos = pos + 1; return A[pos] end
 
 -- Numbers are kept as the eight bytes of a double. An embedded engine for tests may lack the library for
 -- that; there they are kept as text.
-local HEAD, LIMIT, PAIR = '<dddddddddddddddd', '<ddddddddd', '<dd'
+local HEAD, LIMIT, PAIR = '<ddddddddddddddddd', '<ddddddddd', '<dd'
 local struct = rawget(_G, 'struct')
 local pack, numbers
 if struct then
@@ -59,9 +59,9 @@ local h = {}
 local fresh = not got[1]
 if fresh then
 	h = {layout = LAYOUT, at = now, epoch = fresh_epoch, n = 0, hold = 0, rn = 0, rs = 0, rf = 0, rp = 0, rt = 0, last = now, probe = 0,
-		cpid = NOBODY, carr = 0, cend = 0, expires = 0}
+		cpid = NOBODY, carr = 0, cend = 0, expires = 0, back = 0}
 else
-	h.layout, h.at, h.epoch, h.n, h.hold, h.rn, h.rs, h.rf, h.rp, h.rt, h.last, h.probe, h.cpid, h.carr, h.cend, h.expires = numbers(got[1], HEAD)
+	h.layout, h.at, h.epoch, h.n, h.hold, h.rn, h.rs, h.rf, h.rp, h.rt, h.last, h.probe, h.cpid, h.carr, h.cend, h.expires, h.back = numbers(got[1], HEAD)
 	if h.layout ~= LAYOUT then
 		return redis.error_reply('METEREDLAYOUT the budget has another layout than the ' .. LAYOUT .. ' that this process knows')
 	end
@@ -169,9 +169,10 @@ if declared then
 	end
 end
 
-local REFUND, EXTRA, SPENT, HOLD, SERVED, LEFT, PROBED, REPORT = 1, 2, 3, 4, 5, 6, 7, 8
+local REFUND, EXTRA, BACK, HOLD, SERVED, LEFT, PROBED, REPORT = 1, 2, 3, 4, 5, 6, 7, 8
 
 -- What happened to calls that were admitted before.
+local last_back = h.back
 for _ = 1, arg() do
 	local op = arg()
 	if op == REFUND then
@@ -181,9 +182,17 @@ for _ = 1, arg() do
 		local i, cost = arg(), arg()
 		charge(limits[i], cost)
 		limits[i].extra = limits[i].extra + cost
-	elseif op == SPENT then -- while the store was away; who declared his level has said so
-		local i, cost = arg(), arg()
-		if known == h.epoch then charge(limits[i], cost) end
+	elseif op == BACK then
+		-- The first one back says what is left of its share, and leaves for a while what the others may still
+		-- be admitting without the store. Who comes later than that owes what it took since.
+		local l, level, ahead, away, spent, rate, grace = limits[arg()], arg(), arg(), arg(), arg(), arg(), arg()
+		if now - last_back > away then
+			lower(l, level)
+			charge(l, ahead)
+			h.back = now
+		else
+			charge(l, min(spent, max(0, now - last_back - grace) * rate))
+		end
 	elseif op == HOLD then
 		local span = arg()
 		if span > 0 then
@@ -398,7 +407,7 @@ local expire = now + ttl > h.expires
 if expire then h.expires = now + ttl + ttl / 2 end
 local at = n - 2 * k
 write[at - 1] = 'h'
-write[at] = pack(HEAD, LAYOUT, now, h.epoch, h.n, h.hold, h.rn, h.rs, h.rf, h.rp, h.rt, h.last, h.probe, h.cpid, h.carr, h.cend, h.expires)
+write[at] = pack(HEAD, LAYOUT, now, h.epoch, h.n, h.hold, h.rn, h.rs, h.rf, h.rp, h.rt, h.last, h.probe, h.cpid, h.carr, h.cend, h.expires, h.back)
 redis.call('HSET', KEYS[1], unpack(write))
 if expire then redis.call('PEXPIRE', KEYS[1], string.format('%d', min(ceil(ttl * 1.5 / 1000), 2 ^ 52))) end
 return reply

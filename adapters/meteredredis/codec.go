@@ -68,7 +68,7 @@ type batch struct {
 	beat     bool
 	declared *declaration
 	ops      [][]string
-	spent    []float64     // of the ops, what was admitted while the store was away
+	back     *comeback     // that the ops tell of
 	age      time.Duration // of the head
 	groups   []group
 	due      time.Time // when it goes at the latest
@@ -128,7 +128,7 @@ func whole(n int64) string { return strconv.FormatInt(n, 10) }
 const (
 	opRefund = "1" // limit, cost, instant of the admission
 	opExtra  = "2" // limit, cost
-	opSpent  = "3" // limit, cost
+	opBack   = "3" // limit, level, ahead, away, spent, rate, grace
 	opHold   = "4" // span
 	opServed = "5" // ramp
 	opLeft   = "6" // ramp

@@ -43,7 +43,10 @@
 // A call of the store that fails or takes longer than Config.Timeout ends the use of it: Config.OnStoreDown says
 // how calls are admitted until a search in the background finds it again. Under [LocalShare], the default, no
 // call fails for want of the store. A store that comes back empty, after a flush or a failover, does not mean a
-// full bucket: each process declares what it knew before anything is taken, and the lowest level holds.
+// full bucket: each process declares what it knew before anything is taken, and the lowest level holds. After an
+// outage, also one of a store that has forgotten nothing but did not hear of what was admitted meanwhile, the
+// first process back starts from what is left of its own share, and leaves for a moment what the others may
+// still be admitting without the store.
 //
 // Nothing newer than Redis 6.2 is used. Tested on Redis 7.0, on a cluster of three, and on a failover to a replica.
 package meteredredis

@@ -17,6 +17,8 @@ type outage struct {
 	reason error
 	only   *budget       // the one it is for; nil if it is for all
 	local  *bucket.Local // the fallback; nil under Closed
+	began  time.Time
+	share  float64 // of the limits, that the fallback has
 	over   context.Context
 	end    context.CancelFunc
 
@@ -27,13 +29,14 @@ type outage struct {
 // The pauses between two tries to reach the store again.
 const (
 	firstTry = 100 * time.Millisecond
-	lastTry  = time.Second
+	lastTry  = 500 * time.Millisecond
 )
 
 var errBack = errors.New("meteredredis: the store is there again")
 
 func (l *Limiter) newOutage(reason error, only *budget) *outage {
-	o := &outage{reason: reason, only: only, seeded: map[string]bool{}}
+	o := &outage{reason: reason, only: only, seeded: map[string]bool{}, began: time.Now()}
+	o.share = (1 - margin) / float64(max(l.processes.Load(), 1))
 	o.over, o.end = context.WithCancel(context.Background())
 	c := l.config.local()
 	switch l.config.OnStoreDown {
@@ -43,7 +46,7 @@ func (l *Limiter) newOutage(reason error, only *budget) *outage {
 		c.Limits, c.LimitsFor = nil, nil
 	case LocalShare:
 		c.LimitsFor = l.limitsFor
-		c.Headroom = max(c.Headroom*(1-margin)/float64(max(l.processes.Load(), 1)), 1e-4)
+		c.Headroom = max(c.Headroom*o.share, 1e-4)
 	}
 	o.local, _ = bucket.New(c) // c was validated
 	return o
@@ -115,7 +118,7 @@ func (l *Limiter) begin(o *outage) {
 func (b *budget) restore(out *batch, reason error) {
 	untold := answered(reason)
 	for _, op := range out.ops {
-		if op[0] != opSpent && (untold || op[0] == opHold) { // a hold is the same twice
+		if op[0] != opBack && (untold || op[0] == opHold) { // a hold is the same twice
 			b.say(0, op...)
 		}
 	}
@@ -185,6 +188,11 @@ func jittered(d time.Duration) time.Duration {
 func (l *Limiter) back(o *outage) {
 	e := middleware.Event{Kind: middleware.StoreUp}
 	budgets := l.all()
+	for _, b := range budgets {
+		if o.local != nil && (o.only == nil || o.only == b) {
+			b.comeBack(o)
+		}
+	}
 	if o.only != nil {
 		e.Key, budgets = o.only.key, []*budget{o.only}
 		o.only.down.Store(nil)
@@ -248,11 +256,10 @@ func (o *outage) seed(b *budget) {
 	}
 	b.mu.Unlock()
 	if known && b.limiter.config.OnStoreDown == LocalShare {
-		share := (1 - margin) / float64(max(b.limiter.processes.Load(), 1))
 		if g, wait := o.local.TakeAt(now, b.key, bucket.Cost{}); wait == 0 {
 			for i := range b.limits {
 				l := &b.limits[i]
-				g.Report(bucket.Meter{Unit: l.Unit, Limit: l.Amount, Per: l.Per, Remaining: max(int64(levels[i]*share), 0)})
+				g.Report(bucket.Meter{Unit: l.Unit, Limit: l.Amount, Per: l.Per, Remaining: max(int64(levels[i]*o.share), 0)})
 			}
 			g.Settle(bucket.Cost{})
 		}

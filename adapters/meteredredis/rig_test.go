@@ -314,3 +314,16 @@ func startCluster(t testing.TB) *redis.ClusterClient {
 	})
 	return c
 }
+
+// since counts the admissions from then on.
+func (a *admissions) since(then time.Time) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, at := range a.at {
+		if !at.Before(then) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,75 @@
+package meteredredis
+
+import (
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+)
+
+// A comeback is what a process tells the store of one budget after an outage. The store may have lost the
+// budget, or have refilled it all the while, and the other processes may still be without it. So the first
+// one back starts from what is left of its own share, and what the others may still be admitting is charged
+// ahead; who comes back later was paid for.
+type comeback struct {
+	lost, found time.Time
+	levels      []float64 // of this process's share, when the store was found
+	spent       []float64 // in the outage
+	share       float64
+}
+
+// grace is how long after the first process the last one has the store again: one pause of the search, and a
+// call that is given up on each side of it.
+func (l *Limiter) grace() time.Duration { return lastTry + lastTry/4 + 2*l.config.Timeout }
+
+// comeBack notes what is to be told, and goes on from what is left of the fallback's share.
+func (b *budget) comeBack(o *outage) {
+	now := time.Now()
+	stats, used := o.local.Stats(b.key)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.known.levels == nil && !used {
+		return
+	}
+	r := &comeback{lost: o.began, found: now, levels: make([]float64, len(b.limits)), spent: b.spent, share: o.share}
+	if b.back != nil { // it went again before it was told
+		for i, n := range b.back.spent {
+			r.spent[i] += n
+		}
+		r.lost = b.back.lost
+	}
+	for i := range b.limits {
+		switch {
+		case b.limiter.config.OnStoreDown == Open: // it was no share that was kept to
+			r.levels[i], r.share = max(b.level(i, now), 0), 0
+		case used && i < len(stats.Levels):
+			r.levels[i] = stats.Levels[i].Available
+		default:
+			r.levels[i] = max(b.level(i, now), 0) * o.share
+		}
+	}
+	b.back = r
+	b.spent = make([]float64, len(b.limits))
+	b.known.levels, b.known.at = append([]float64(nil), r.levels...), now
+}
+
+// told is r in the store's words.
+func (r *comeback) told(limits []limit, now time.Time, grace time.Duration) [][]string {
+	var out [][]string
+	for i := range limits {
+		l := &limits[i]
+		level, since := r.levels[i], micros(now.Sub(r.found))
+		if l.Shape == bucket.TokenBucket {
+			level += l.rate * since
+		} else if since >= l.per {
+			level = float64(l.capacity)
+		}
+		others := 0.0
+		if r.share > 0 {
+			others = max(1-r.share/(1-margin), 0) * l.rate * (1 - margin)
+		}
+		ahead := others * max(micros(grace)-since, 0)
+		out = append(out, []string{opBack, whole(int64(i + 1)), float(min(level, float64(l.capacity))), float(ahead),
+			float(micros(now.Sub(r.lost))), float(r.spent[i]), float(l.rate * r.share), float(micros(grace))})
+	}
+	return out
+}
