@@ -12,7 +12,7 @@ import (
 // Observer is told what happens to the calls of a Stack, or of a layer. It is
 // called on the goroutine of the call, outside all locks, by many goroutines at
 // once; what it does delays that call. A panic of it becomes that call's error.
-// Without one nothing is reported, at no cost.
+// Behind Async it can do neither. Without one nothing is reported, at no cost.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
@@ -84,9 +84,9 @@ func (t *turn) observe(ctx context.Context, e Event) {
 }
 
 // NewSlogObserver returns an Observer that logs to l, or to slog.Default when l
-// is nil. The message is the event's kind; the attributes are key, route,
+// is nil. It is as slow as l's handler is: see Async. The message is the event's kind; the attributes are key, route,
 // attempt, wait, status, class, requests, input_tokens, output_tokens and error,
-// each only where it says something.
+// each only where it says something. Names and levels are stable.
 //
 // A healthy fleet logs nothing at Info: waits, sends and settlements are
 // Debug; refusals, holds, retries and reroutes are Warn, as is what is overdue;

@@ -46,10 +46,13 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if f, ok := stdout.(*os.File); ok {
 		d.terminal = term.IsTerminal(int(f.Fd())) && !o.verbose
 	}
+	flush := func(context.Context) error { return nil }
 	if o.verbose {
-		d.observer = middleware.NewSlogObserver(slog.New(slog.NewTextHandler(stderr, nil)))
+		// A terminal that is slow to take the lines does not hold up the calls.
+		log := middleware.Async(middleware.NewSlogObserver(slog.New(slog.NewTextHandler(stderr, nil))), 0)
+		d.observer, flush = log, log.Flush
 	}
-	err = d.show(ctx)
+	err = errors.Join(d.show(ctx), flush(context.WithoutCancel(ctx)))
 	switch {
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "fleet: interrupted")

@@ -53,6 +53,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -96,6 +97,11 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	fmt.Fprintf(stdout, "sidecar: http://%s is %s\n", listener.Addr(), o.upstream)
 	context.AfterFunc(ctx, func() { fmt.Fprintln(stderr, "sidecar: stopping when all calls have ended") })
 	err = serve(ctx, listener, p)
+	told, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if p.log.Flush(told) != nil || p.log.Dropped() > 0 {
+		fmt.Fprintf(stdout, "sidecar: the log is read too slowly; %d lines were dropped\n", p.log.Dropped())
+	}
 	for _, k := range p.stack.Stats().Keys {
 		fmt.Fprintf(stdout, "sidecar: %s: %d sent, %d served, health %s\n", k.Key, k.Sends, k.Served, k.Health)
 	}

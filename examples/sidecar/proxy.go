@@ -22,12 +22,15 @@ import (
 type proxy struct {
 	stack   *middleware.Stack
 	reverse *httputil.ReverseProxy
+	log     *middleware.AsyncObserver
 }
 
 // newProxy returns the proxy of o, which sends over base and logs to logs: what is
 // refused, held and rerouted, nothing in a healthy fleet.
 func newProxy(o options, base http.RoundTripper, logs io.Writer) (*proxy, error) {
-	stack, err := newStack(o, middleware.NewSlogObserver(slog.New(slog.NewTextHandler(logs, nil))))
+	// Whoever reads the log slowly, or not at all, holds up no call.
+	events := middleware.Async(middleware.NewSlogObserver(slog.New(slog.NewTextHandler(logs, nil))), 0)
+	stack, err := newStack(o, events)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +50,7 @@ func newProxy(o options, base http.RoundTripper, logs io.Writer) (*proxy, error)
 		FlushInterval: -1,
 		ErrorLog:      log.New(logs, "sidecar: ", log.LstdFlags),
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { explain(err).write(w) },
-	}}, nil
+	}, events}, nil
 }
 
 func newStack(o options, observer middleware.Observer) (*middleware.Stack, error) {
