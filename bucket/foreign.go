@@ -11,9 +11,9 @@ package bucket
 //
 // Those of a crowd that was in flight together are laid to the same as its first.
 type Refusals struct {
-	Own     int64
-	Foreign int64
-	Unknown int64
+	Own     int64 `json:"own"`
+	Foreign int64 `json:"foreign"`
+	Unknown int64 `json:"unknown"`
 }
 
 // short is the share of a limit, in fifths, below which others must have had the rest.

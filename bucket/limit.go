@@ -11,11 +11,11 @@ import (
 //
 // Amount zero is off: such a limit charges nothing, as if it were not there.
 type Limit struct {
-	Unit   Unit
-	Amount int64         // how much Per allows; never negative
-	Per    time.Duration // the span Amount is stated for; always positive
-	Burst  int64         // capacity of a TokenBucket; 0 means Amount. Must be 0 for a Window
-	Shape  Shape         // TokenBucket unless stated
+	Unit   Unit          `json:"unit"`
+	Amount int64         `json:"amount"`          // how much Per allows; never negative
+	Per    time.Duration `json:"per"`             // the span Amount is stated for; always positive
+	Burst  int64         `json:"burst,omitempty"` // capacity of a TokenBucket; 0 means Amount. Must be 0 for a Window
+	Shape  Shape         `json:"shape"`           // TokenBucket unless stated
 }
 
 // Shape is the way a Limit refills. The zero Shape is TokenBucket.

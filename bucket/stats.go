@@ -7,28 +7,28 @@ import (
 
 // KeyStats is a snapshot of one key.
 type KeyStats struct {
-	Key        string
-	Queued     int           // calls waiting
-	InFlight   int           // open grants
-	HeldFor    time.Duration // until the hold ends; 0 when there is none
-	OldestSlot time.Duration // age of the oldest open grant; 0 when there is none
-	Levels     []Level       // one for each limit that is not off, in the order of the configuration; then those learned
-	Learned    *Learned      // what Adaptive knows of the server; nil when that is nothing
-	Refusals   Refusals      // whose fault they were
+	Key        string        `json:"key"`
+	Queued     int           `json:"queued"`            // calls waiting
+	InFlight   int           `json:"in_flight"`         // open grants
+	HeldFor    time.Duration `json:"held_for"`          // until the hold ends; 0 when there is none
+	OldestSlot time.Duration `json:"oldest_slot"`       // age of the oldest open grant; 0 when there is none
+	Levels     []Level       `json:"levels"`            // one for each limit that is not off, in the order of the configuration; then those learned
+	Learned    *Learned      `json:"learned,omitempty"` // what Adaptive knows of the server; nil when that is nothing
+	Refusals   Refusals      `json:"refusals"`          // whose fault they were
 }
 
 // Level is what one limit has left.
 type Level struct {
-	Limit     Limit
-	Available float64 // below zero is debt
-	Capacity  float64 // the most it holds, Headroom included
+	Limit     Limit   `json:"limit"`
+	Available float64 `json:"available"` // below zero is debt
+	Capacity  float64 `json:"capacity"`  // the most it holds, Headroom included
 
 	// Own is what calls of this key have cost since it is known, those in flight as estimated.
-	Own int64
+	Own int64 `json:"own"`
 	// Foreign is what others have used of the server's meter, as far as answers show it: what should
 	// be left by the answer before and by our own calls, less what is. Where servers round what they
 	// state, it is as rough as that; a call that cost more than it was settled for is in it too.
-	Foreign int64
+	Foreign int64 `json:"foreign"`
 }
 
 // HeldFor returns how long key is held yet; 0 if it is not, or is not known.

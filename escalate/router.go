@@ -164,23 +164,24 @@ func (r *Router) Exhausted(errs ...error) *Error {
 
 // RouteStats is a picture of one route's gate.
 type RouteStats struct {
-	Name, Quota string
+	Name  string `json:"name"`
+	Quota string `json:"quota"`
 	// State is "closed", "open" or "half-open"; the last also when the rest is
 	// over and no probe has come yet.
-	State string
+	State string `json:"state"`
 	// Rest is how long until Allow lets a call through; 0 is now.
-	Rest time.Duration
+	Rest time.Duration `json:"rest"`
 	// Kind is why the gate opened last. It means nothing if Openings is 0.
-	Kind Kind
+	Kind Kind `json:"kind"`
 	// Openings is how often the gate has opened.
-	Openings uint64
+	Openings uint64 `json:"openings"`
 	// Probes is how many probes are under way.
-	Probes int
+	Probes int `json:"probes"`
 	// Counts are the breaker's since the gate closed, in the present Interval;
 	// zero while the gate is not closed.
-	Counts gobreaker.Counts
+	Counts gobreaker.Counts `json:"counts"`
 	// Late is how many answers failed after their headers.
-	Late uint64
+	Late uint64 `json:"late"`
 }
 
 // Snapshot returns the picture of every route.

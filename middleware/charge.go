@@ -197,6 +197,7 @@ func (s *sending) endHearing() {
 
 // settled ends the grant with what the tap has learned.
 func (s *sending) settled(o Outcome) {
+	reserved := s.cost.Of(bucket.Tokens)
 	if o.Known {
 		s.cost = bucket.Cost{
 			Requests:     s.cost.Requests,
@@ -208,6 +209,7 @@ func (s *sending) settled(o Outcome) {
 		s.turnedDown(o.Late)
 	}
 	s.grant.Settle(s.cost)
+	s.m.tally.settled(reserved, s.cost.Of(bucket.Tokens), s.lost)
 	if s.t.observer != nil {
 		s.t.observe(s.t.Context, Event{Kind: Settled, Key: s.m.key, Cost: s.cost})
 	}

@@ -119,6 +119,7 @@ type sending struct {
 	booked  atomic.Bool     // and has been told
 	closing atomic.Bool     // whoever reads it has had enough
 	ended   atomic.Bool     // the grant is settled
+	lost    bool            // no answer came
 }
 
 // sending returns room for a send: the turn's own for the first.
@@ -160,6 +161,7 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 	defer func() {
 		if !answered { // an error, or a panic
 			m.tally.failed.Add(1)
+			s.lost = true
 			s.settle(nil)
 		}
 	}()
@@ -169,6 +171,7 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 		if neverSent(req, err) {
 			s.ended.Store(true)
 			s.grant.Cancel()
+			m.tally.gaveBack(cost)
 		}
 		return resp, err
 	}
@@ -282,8 +285,8 @@ func (s *sending) refused(resp *http.Response, v verdict) {
 		t.holding(resp)
 	}
 
-	now := s.layer.meters.now()
-	m.refused(now, v.sig.Class)
+	m.tally.gaveBack(s.cost)
+	m.refused(s.layer.meters.now(), v.sig.Class)
 	if t.observer != nil {
 		t.observe(t.Context, Event{Kind: Refused, Key: m.key,
 			Status: resp.StatusCode, Class: v.sig.Class, Wait: v.rest})

@@ -10,32 +10,49 @@ import (
 	"github.com/meteredhttp/meteredhttp/retryafter"
 )
 
-// Stats is what a Stack has seen and how it stands, at one moment.
+// Stats is what a Stack has seen and how it stands, at one moment. It goes to JSON, with durations in
+// nanoseconds.
 type Stats struct {
-	Keys   []KeyStats            // sorted by key
-	Routes []escalate.RouteStats // in order; nil without a router
+	Keys   []KeyStats            `json:"keys"`             // sorted by key
+	Routes []escalate.RouteStats `json:"routes,omitempty"` // in order; nil without a router
 }
 
 // KeyStats are the figures of one budget.
 type KeyStats struct {
-	Key     string
-	Sends   int64 // requests that went out
-	Served  int64 // of these, answered without a refusal
-	Refused map[retryafter.Class]int64
-	Failed  int64 // of these, ended without an answer
+	Key     string                     `json:"key"`
+	Sends   int64                      `json:"sends"`  // requests that went out
+	Served  int64                      `json:"served"` // of these, answered without a refusal
+	Refused map[retryafter.Class]int64 `json:"refused"`
+	Failed  int64                      `json:"failed"` // of these, ended without an answer
 	// RefusedBy is whose fault the refusals were, as far as the budget shows it: see
 	// bucket.Refusals. Zero where the limiter cannot tell. It counts since the budget was last
 	// forgotten, and not what came in the middle of a served answer.
-	RefusedBy bucket.Refusals
-	Wasted1   float64       // refused / sent over the last minute
-	Wasted5   float64       // over the last 5 minutes
-	Wasted15  float64       // over the last 15 minutes
-	WaitP50   time.Duration // waiting for the budget, of all sends, rounded up by at most a quarter
-	WaitP90   time.Duration
-	WaitP99   time.Duration
-	WaitMax   time.Duration
-	Health    Health          // by Wasted5
-	Budget    bucket.KeyStats // queue, slots, hold and levels; zero where the limiter cannot tell
+	RefusedBy bucket.Refusals `json:"refused_by"`
+	Tokens    Tokens          `json:"tokens"`
+	Wasted1   float64         `json:"wasted_1m"` // refused / sent over the last minute
+	Wasted5   float64         `json:"wasted_5m"`
+	Wasted15  float64         `json:"wasted_15m"`
+	// History is the last 15 minutes, in 90 slots of 10 s, oldest first; the last one is not full yet.
+	History []Slot          `json:"history"`
+	WaitP50 time.Duration   `json:"wait_p50"` // waiting for the budget, of all sends, rounded up by at most a quarter
+	WaitP90 time.Duration   `json:"wait_p90"`
+	WaitP99 time.Duration   `json:"wait_p99"`
+	WaitMax time.Duration   `json:"wait_max"`
+	Health  Health          `json:"health"` // by Wasted5
+	Budget  bucket.KeyStats `json:"budget"` // queue, slots, hold and levels; zero where the limiter cannot tell
+}
+
+// Slot is what was sent in ten seconds.
+type Slot struct {
+	Sent    int64 `json:"sent"`
+	Refused int64 `json:"refused"`
+}
+
+// Tokens says what became of the tokens that were reserved, input and output together.
+type Tokens struct {
+	Settled int64 `json:"settled"` // what answered calls cost, as far as that is known, else their estimates
+	Saved   int64 `json:"saved"`   // reserved beyond the cost, or for calls that were refused or never sent: they came back
+	Wasted  int64 `json:"wasted"`  // of calls that were sent and lost: paid, perhaps, for nothing
 }
 
 // Health is the 429 rate in one word.
@@ -61,7 +78,9 @@ func health(wasted float64) Health {
 // tally counts what happens to one key, without a lock.
 type tally struct {
 	sends, served, failed atomic.Int64
-	refused               [int(retryafter.Other) + 1]atomic.Int64
+
+	tokensSettled, tokensSaved, tokensWasted atomic.Int64
+	refused                                  [int(retryafter.Other) + 1]atomic.Int64
 
 	slots   [slotCount]slot
 	waits   [waitBuckets]atomic.Int64
@@ -90,6 +109,19 @@ func (c *tally) at(now time.Duration) *slot {
 		s.refused.Store(0)
 	}
 	return s
+}
+
+// history is the slots of the last 15 minutes, oldest first.
+func (c *tally) history(now time.Duration) []Slot {
+	out := make([]Slot, slotCount-1)
+	last := int64(now/slotLength) + 1
+	for i := range c.slots {
+		s := &c.slots[i]
+		if age := last - s.epoch.Load(); age >= 0 && age < int64(len(out)) {
+			out[int64(len(out))-1-age] = Slot{s.sent.Load(), s.refused.Load()}
+		}
+	}
+	return out
 }
 
 func (c *tally) wasted(now, over time.Duration) float64 {
@@ -137,6 +169,27 @@ func waitBound(b int) time.Duration {
 	return time.Duration(uint64(5+quarter)<<(octave-2)) * time.Microsecond
 }
 
+// settled counts the tokens of a call that was sent: lost says that no answer came.
+func (c *tally) settled(reserved, cost int64, lost bool) {
+	switch {
+	case cost == 0 && reserved == 0:
+	case lost:
+		c.tokensWasted.Add(cost)
+	default:
+		c.tokensSettled.Add(cost)
+		if saved := reserved - cost; saved > 0 {
+			c.tokensSaved.Add(saved)
+		}
+	}
+}
+
+// gaveBack counts the tokens of a call that was refused or never sent.
+func (c *tally) gaveBack(cost bucket.Cost) {
+	if n := cost.Of(bucket.Tokens); n > 0 {
+		c.tokensSaved.Add(n)
+	}
+}
+
 func (c *tally) waited(d time.Duration) {
 	c.waits[waitBucket(d)].Add(1)
 	for {
@@ -175,6 +228,8 @@ func (c *tally) snapshot(key string, now time.Duration) KeyStats {
 		Served:   c.served.Load(),
 		Failed:   c.failed.Load(),
 		Refused:  map[retryafter.Class]int64{},
+		Tokens:   Tokens{c.tokensSettled.Load(), c.tokensSaved.Load(), c.tokensWasted.Load()},
+		History:  c.history(now),
 		Wasted1:  c.wasted(now, time.Minute),
 		Wasted5:  c.wasted(now, 5*time.Minute),
 		Wasted15: c.wasted(now, 15*time.Minute),

@@ -44,7 +44,7 @@ func TestStatsCountSendsRefusalsAndWaits(t *testing.T) {
 			r.Errorf("%+v", k.Budget)
 		}
 
-		if b, err := json.Marshal(st); err != nil || !strings.Contains(string(b), `"Refused":{"overloaded":1,"rate_limited":1}`) {
+		if b, err := json.Marshal(st); err != nil || !strings.Contains(string(b), `"refused":{"overloaded":1,"rate_limited":1}`) {
 			r.Errorf("as JSON: %v %s", err, b)
 		} else if back := (middleware.Stats{}); json.Unmarshal(b, &back) != nil || back.Keys[0].Refused[retryafter.Overloaded] != 1 || back.Keys[0].Budget.Levels[0].Limit.Unit != bucket.Requests {
 			r.Errorf("read back: %+v", back)
