@@ -28,6 +28,7 @@ provide() {
 	command -v "$1" >/dev/null || printf '== %s cannot be installed here: %s\n' "$1" "$4"
 }
 provide redis-server redis-server redis "the Redis tests run on an embedded server, without faults, clusters and replicas"
+provide chromium chromium chromium "the dashboard is not tested in a browser"
 
 printf '\n$ gofmt -l .\n'
 unformatted=$(gofmt -l .)
@@ -53,6 +54,7 @@ for example in quickstart resty retryablehttp stack openai anthropic; do
 	run go run "./examples/$example"
 done
 run go run ./examples/sidecar -demo
+run go run ./examples/dashboard -for 8s -png "$(mktemp -d)/dashboard.png"
 if command -v redis-server >/dev/null; then
 	run go run ./examples/redis
 fi

@@ -41,7 +41,7 @@
     c.hold = make("p", "hold");
     c.levelBox = make("div");
     const facts = make("dl");
-    for (const [id, label] of [["sends", "sent"], ["refused", "refused"], ["failed", "failed"], ["queued", "waiting"], ["in_flight", "in flight"], ["wait50", "wait, p50"], ["wait99", "wait, p99"]]) {
+    for (const [id, label] of [["sends", "sent"], ["refused", "refused"], ["failed", "failed"], ["queued", "waiting"], ["in_flight", "in flight"], ["wait", "wait, p50 / p99"]]) {
       const box = make("div");
       c.facts[id] = make("dd");
       box.append(make("dt", "", label), c.facts[id]);
@@ -83,7 +83,7 @@
     const refused = Object.values(k.refused || {}).reduce((a, b) => a + b, 0);
     const f = c.facts;
     say(f.sends, number(k.sends)); say(f.refused, number(refused)); say(f.failed, number(k.failed));
-    say(f.queued, number(k.queued)); say(f.in_flight, number(k.in_flight)); say(f.wait50, time(k.wait50)); say(f.wait99, time(k.wait99));
+    say(f.queued, number(k.queued)); say(f.in_flight, number(k.in_flight)); say(f.wait, time(k.wait50) + " / " + time(k.wait99));
     f.refused.title = Object.entries(k.refused || {}).map(([a, b]) => a + ": " + b).join(", ");
     say(c.shares, percent(k.wasted1) + " / " + percent(k.wasted5) + " / " + percent(k.wasted15));
     c.shares.title = "over 1, 5 and 15 minutes";

@@ -1,0 +1,104 @@
+// Dashboard shows adapters/dashboard at work. It calls an embedded metered provider on several keys: one whose
+// limit was set ten times too high, until it is put right in the middle; one that is paced from the start; one that
+// is held now and then; and a quiet one. The page is served on loopback meanwhile.
+//
+//	go run ./examples/dashboard            # until Ctrl-C
+//	go run ./examples/dashboard -for 20s
+//
+// At the end it writes dashboard.png by headless Chromium, if there is one.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/adapters/dashboard"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// command is the program as a function, and returns its exit status.
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	f := flag.NewFlagSet("dashboard", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	span := f.Duration("for", 0, "how long; 0 is until Ctrl-C")
+	addr := f.String("addr", "127.0.0.1:0", "where to serve the page; keep it on loopback")
+	png := f.String("png", "dashboard.png", "the picture that is written at the end; empty for none")
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case f.NArg() > 0 || *span < 0:
+		fmt.Fprintln(stderr, "dashboard: unexpected arguments, or a negative -for")
+		return 2
+	}
+	if err := show(ctx, *span, *addr, *png, stdout); err != nil {
+		fmt.Fprintln(stderr, "dashboard:", err)
+		return 1
+	}
+	return 0
+}
+
+func show(ctx context.Context, span time.Duration, addr, png string, stdout io.Writer) error {
+	s, err := newScene()
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/debug/metered/", http.StripPrefix("/debug/metered", dashboard.Handler(s.stack)))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go server.Serve(l)
+	defer server.Close()
+	url := "http://" + l.Addr().String() + "/debug/metered/"
+	fmt.Fprintf(stdout, "watch %s\n", url)
+
+	work, end := context.WithCancel(ctx)
+	defer end()
+	if span > 0 {
+		work, end = context.WithTimeout(ctx, span)
+		defer end()
+	}
+	took := make(chan error, 1)
+	if span > 0 && png != "" { // while there is something to see
+		go func() {
+			select {
+			case <-time.After(span * 3 / 4):
+				took <- screenshot(ctx, url, png)
+			case <-work.Done():
+				took <- work.Err()
+			}
+		}()
+	}
+	s.run(work, span)
+	for _, k := range s.stack.Stats().Keys {
+		fmt.Fprintf(stdout, "%-28s sent %5d, refused over the last minute %5.1f %%, %s\n", k.Key, k.Sends, 100*k.Wasted1, k.Health)
+	}
+	if span > 0 && png != "" {
+		switch err := <-took; {
+		case errors.Is(err, errNoBrowser):
+			fmt.Fprintf(stdout, "no %s: %v\n", png, err)
+		case err != nil && ctx.Err() == nil:
+			return err
+		default:
+			fmt.Fprintf(stdout, "the page is in %s\n", png)
+		}
+	}
+	return nil
+}
