@@ -16,6 +16,8 @@ type estimate struct {
 
 	from   int64 // when it was last known to be empty: a refusal that was laid to it
 	taken  int64 // what was served since
+	served int64 // what was, in the measurements until the last refusal, and
+	during int64 // how long they took; older ones count for less
 	base   int64 // at a refusal, what was taken before it; counting, the debt a second before the boundary
 	wall   int64 // counting: where the last refusal of a window was
 	proven int64 // the most that was taken and served
@@ -37,6 +39,12 @@ const (
 
 	// deepestCut is what is left of a rate at the least after one refusal.
 	deepestCut = 700_000
+
+	// Below the published rate some other takes the rest, and not at an even pace. So sparedShare of
+	// what a call could take, at most mostSpared, is left in the bucket for him: who empties it after
+	// each hold is refused again at once, half of the time. More would be lost where the bucket fills.
+	sparedShare = 4
+	mostSpared  = grain / 2
 )
 
 // rate is the rate in use, in millionths of the published one.
@@ -70,11 +78,15 @@ func (e *estimate) refill(now int64) {
 // ready is when a call that takes span may leave, if late more is to be there, as far as that fits.
 func (e *estimate) ready(now, span, late int64) int64 {
 	e.refill(now)
-	over := e.debt - max(e.burst-span-late, 0)
+	rate, room := e.rate(now), max(e.burst-span-late, 0)
+	if rate < million {
+		room -= min(room/sparedShare, mostSpared)
+	}
+	over := e.debt - room
 	if over <= 0 {
 		return now
 	}
-	return later(now, mulDiv(over, million, e.rate(now))+1)
+	return later(now, mulDiv(over, million, rate)+1)
 }
 
 // lasts is how long a span takes to be refilled.
@@ -91,6 +103,16 @@ func (e *estimate) take(now, span int64) int64 {
 
 // empty begins to measure anew: nothing is there now.
 func (e *estimate) empty(now int64) { e.from, e.taken, e.idle = now, 0, 0 }
+
+// measure adds a measurement and returns what rate it found, and the mean of all that count.
+func (e *estimate) measure(spent, took int64) (lately, together int64) {
+	e.served, e.during = later(e.served, spent), later(e.during, took)
+	lately, together = mulDiv(spent, million, took), mulDiv(e.served, million, e.during)
+	if most := memory * e.mean; e.served > most {
+		e.served, e.during = most, mulDiv(e.during, most, e.served)
+	}
+	return lately, together
+}
 
 // slow sets the rate that was found at a refusal.
 func (e *estimate) slow(now, rate int64) {

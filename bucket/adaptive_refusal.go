@@ -22,6 +22,11 @@ const little = 32
 // shallowest is what no bucket holds less than: half of what it refills in a second.
 const shallowest = grain / 2
 
+// memory is how many calls, about, the measurements are of that a learned rate is the mean of. Somebody
+// else's calls come by chance: what a few calls met between two refusals may be half of what there is,
+// or twice. A change is to be believed after a handful of refusals all the same.
+const memory = 40
+
 // few is how many calls a rate is measured by at least.
 const few = 4
 
@@ -245,8 +250,9 @@ func (p *pacer) draw(a *account, now int64, c *call, hint time.Duration) {
 			e.slow(now, rate-rate/little)
 			break
 		}
-		measured := mulDiv(spent, million, max(now-e.from-e.idle, 1))
-		e.slow(now, min(measured-measured/little, rate))
+		lately, together := e.measure(spent, max(now-e.from-e.idle, 1))
+		found := min(together, max(lately, rate))
+		e.slow(now, found-found/little)
 		e.empty(now)
 	}
 }
