@@ -44,6 +44,12 @@
 //
 // Under the race detector and with -short ours alone is run, once.
 //
+// TestComparison is all of that and more on one page: ours and eight peers, what a take and a request
+// cost, connections, jobs lost, sends under stacked retries, and where ours loses. It writes
+// docs/COMPARISON.md, or with -v alone prints it.
+//
+//	cd examples && go test ./bench -run Comparison -v [-args -comparison.write]
+//
 // TestIncident starts 512 agents within a second on a key of 1,500,000 tokens and 9,000
 // requests a minute, and counts after six minutes which of them live, how much of the
 // budget they used, and how many calls were refused. The calls cost 2,000 to 20,000

@@ -162,11 +162,16 @@ func openaiWith(retries int) func(*testing.T, server, http.RoundTripper) doer {
 
 var errRefused = errors.New("refused")
 
-// overBreaker is go-retryablehttp, without end, over a gobreaker as it comes (six failures in a row open
-// it for a minute) for which a 429 is a failure.
+// overBreaker is go-retryablehttp, without end, over countRefusals.
 func overBreaker(t *testing.T, s server, base http.RoundTripper) doer {
+	return retryable(math.MaxInt32)(t, s, countRefusals(base))
+}
+
+// countRefusals is a gobreaker as it comes (six failures in a row open it for a minute) for which a 429
+// is a failure.
+func countRefusals(base http.RoundTripper) http.RoundTripper {
 	breaker := gobreaker.NewTwoStepCircuitBreaker[*http.Response](gobreaker.Settings{})
-	return retryable(math.MaxInt32)(t, s, tripper(func(r *http.Request) (*http.Response, error) {
+	return tripper(func(r *http.Request) (*http.Response, error) {
 		done, err := breaker.Allow()
 		if err != nil {
 			return nil, err
@@ -178,7 +183,7 @@ func overBreaker(t *testing.T, s server, base http.RoundTripper) doer {
 			done(err)
 		}
 		return resp, err
-	}))
+	})
 }
 
 // sharedGate has one refusal stop everybody for as long as its Retry-After says. Then all go at once.

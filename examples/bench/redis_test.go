@@ -37,7 +37,7 @@ func (r *roundTrips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 }
 
 // redisServer starts a redis-server for the benchmark and returns a client of it.
-func redisServer(b *testing.B) (*redis.Client, *roundTrips) {
+func redisServer(b testing.TB) (*redis.Client, *roundTrips) {
 	b.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -76,38 +76,13 @@ func redisServer(b *testing.B) (*redis.Client, *roundTrips) {
 // taken. The limits never bind. Both run in turn on one server; x/redis_rate is the ratio of the times for one
 // take.
 func BenchmarkRedis(b *testing.B) {
-	client, trips := redisServer(b)
-	peer := redis_rate.NewLimiter(client)
-	limiter, err := meteredredis.New(client, meteredredis.Config{
-		Timeout: time.Second, // a loaded machine is no reason to measure the fallback
-		Limits:  []bucket.Limit{bucket.PerMinute(bucket.Requests, 1e12), bucket.PerMinute(bucket.Tokens, 1e13)},
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { limiter.Close() })
-	ctx := context.Background()
-	theirs := func() error {
-		r, err := peer.Allow(ctx, "hot", redis_rate.Limit{Rate: 1e9, Burst: 1e9, Period: time.Second})
-		if err == nil && r.Allowed == 0 {
-			err = fmt.Errorf("refused")
-		}
-		return err
-	}
-	ours := func() error {
-		g, err := limiter.Acquire(ctx, "hot", bucket.Cost{Requests: 1, InputTokens: 1000})
-		if err == nil {
-			g.Served()
-			g.Settle(bucket.Cost{Requests: 1, InputTokens: 900})
-		}
-		return err
-	}
+	trips, theirs, ours := redisTakes(b)
 	for _, workers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("%d goroutines", workers), func(b *testing.B) {
 			var times, sent [2]float64
 			for i, take := range []func() error{theirs, ours} {
 				before, start := trips.n.Load(), time.Now()
-				spread(b, workers, take)
+				spread(b, b.N, workers, take)
 				times[i] = float64(time.Since(start).Nanoseconds()) / float64(b.N)
 				sent[i] = float64(trips.n.Load()-before) / float64(b.N)
 			}
@@ -121,11 +96,43 @@ func BenchmarkRedis(b *testing.B) {
 	}
 }
 
-// spread does b.N times do, on so many goroutines.
-func spread(b *testing.B, workers int, do func() error) {
+// redisTakes are a take of redis_rate and one of meteredredis, settled, on one redis-server.
+func redisTakes(b testing.TB) (trips *roundTrips, theirs, ours func() error) {
+	b.Helper()
+	client, trips := redisServer(b)
+	peer := redis_rate.NewLimiter(client)
+	limiter, err := meteredredis.New(client, meteredredis.Config{
+		Timeout: time.Second, // a loaded machine is no reason to measure the fallback
+		Limits:  []bucket.Limit{bucket.PerMinute(bucket.Requests, 1e12), bucket.PerMinute(bucket.Tokens, 1e13)},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { limiter.Close() })
+	ctx := context.Background()
+	theirs = func() error {
+		r, err := peer.Allow(ctx, "hot", redis_rate.Limit{Rate: 1e9, Burst: 1e9, Period: time.Second})
+		if err == nil && r.Allowed == 0 {
+			err = fmt.Errorf("refused")
+		}
+		return err
+	}
+	ours = func() error {
+		g, err := limiter.Acquire(ctx, "hot", bucket.Cost{Requests: 1, InputTokens: 1000})
+		if err == nil {
+			g.Served()
+			g.Settle(bucket.Cost{Requests: 1, InputTokens: 900})
+		}
+		return err
+	}
+	return trips, theirs, ours
+}
+
+// spread does n times do, on so many goroutines.
+func spread(b testing.TB, n, workers int, do func() error) {
 	b.Helper()
 	var left atomic.Int64
-	left.Store(int64(b.N))
+	left.Store(int64(n))
 	done := make(chan error, workers)
 	for range workers {
 		go func() {
