@@ -55,6 +55,7 @@ for example in quickstart resty retryablehttp stack openai anthropic; do
 done
 run go run ./examples/sidecar -demo
 run go run ./examples/dashboard -for 8s -png "$(mktemp -d)/dashboard.png"
+run go run ./examples/batch -demo
 if command -v redis-server >/dev/null; then
 	run go run ./examples/redis
 fi
