@@ -146,7 +146,12 @@ func (b *budget) ring() {
 
 // run makes calls to the store until there is nothing more to say for a while.
 func (b *budget) run() {
-	defer b.limiter.running.Done()
+	givenUp := false // the watchdog has said that it is done
+	defer func() {
+		if !givenUp {
+			b.limiter.running.Done()
+		}
+	}()
 	timer := time.NewTimer(linger)
 	defer timer.Stop()
 	for {
@@ -188,7 +193,8 @@ func (b *budget) run() {
 			r, err = b.limiter.store.eval(b.name, out)
 			b.mu.Lock()
 		}
-		if b.flight != out { // given up
+		if b.flight != out {
+			givenUp = true
 			b.mu.Unlock()
 			return
 		}
@@ -219,6 +225,7 @@ func (b *budget) watch() {
 		b.mu.Unlock()
 		if late {
 			b.failed(out, errTimeout)
+			b.limiter.running.Done() // Close does not wait for a client that hangs
 		}
 	})
 }
@@ -252,7 +259,7 @@ func (b *budget) address(out *batch, now time.Time) {
 		b.known.beat = now
 	}
 	if out.back = b.back; out.back != nil {
-		out.ops = append(out.ops, out.back.told(b.limits, now, b.limiter.grace())...)
+		out.ops = append(out.ops, out.back.told(b.limits, now)...)
 	}
 }
 

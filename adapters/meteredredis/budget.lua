@@ -5,7 +5,8 @@
 --   h      the head: the version of this layout, when it was last brought to (microseconds of the server's clock),
 --          its epoch, the number of admissions, the end of the hold, the ramp (number, size, in flight, proven,
 --          last admission), the last admission, the end of a probe, and the claim of the oldest waiting head
---          (process, arrival, end); when the key expires; when the first process came back after an outage
+--          (process, arrival, end); when the key expires; when the first process came back after an
+--          outage
 --   p      which processes were seen, and when
 --   others one for each limit: level, shadow level, all that was charged, all that was charged extra, the latest
 --          report, the lowest limit that a process has declared (rate, capacity, until when), the claim's share,
@@ -169,10 +170,10 @@ if declared then
 	end
 end
 
-local REFUND, EXTRA, BACK, HOLD, SERVED, LEFT, PROBED, REPORT = 1, 2, 3, 4, 5, 6, 7, 8
+local REFUND, EXTRA, BACK, HOLD, SERVED, LEFT, PROBED, REPORT, RETURN = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 -- What happened to calls that were admitted before.
-local last_back = h.back
+local last_back, stay = h.back, 0
 for _ = 1, arg() do
 	local op = arg()
 	if op == REFUND then
@@ -183,16 +184,19 @@ for _ = 1, arg() do
 		charge(limits[i], cost)
 		limits[i].extra = limits[i].extra + cost
 	elseif op == BACK then
-		-- The first one back says what is left of its share, and leaves for a while what the others may still
-		-- be admitting without the store. Who comes later than that owes what it took since.
-		local l, level, ahead, away, spent, rate, grace = limits[arg()], arg(), arg(), arg(), arg(), arg(), arg()
+		-- The first one back starts from what is left of its share. Who comes later owes what it took since.
+		local l, level, away, spent, rate = limits[arg()], arg(), arg(), arg(), arg()
 		if now - last_back > away then
 			lower(l, level)
-			charge(l, ahead)
 			h.back = now
 		else
-			charge(l, min(spent, max(0, now - last_back - grace) * rate))
+			charge(l, min(spent, (now - last_back) * rate))
 		end
+	elseif op == RETURN then
+		-- All that were away go on by themselves until the last of them must have found the store.
+		local away, grace = arg(), arg()
+		if now - last_back > away then h.back = now end
+		stay = max(0, h.back + grace - now)
 	elseif op == HOLD then
 		local span = arg()
 		if span > 0 then
@@ -243,7 +247,7 @@ end
 -- Who wants to leave: groups of calls of one cost each, in order; the head of them has waited for age.
 local age, groups = arg(), arg()
 local arrived = now - age
-local granted, probe, wait, ramp = 0, 0, 0, 0
+local granted, probe, wait, ramp = 0, 0, stay, 0
 local n_before, before = h.n, {}
 for i = 1, k do before[i] = limits[i].cum end
 

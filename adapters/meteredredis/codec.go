@@ -128,12 +128,13 @@ func whole(n int64) string { return strconv.FormatInt(n, 10) }
 const (
 	opRefund = "1" // limit, cost, instant of the admission
 	opExtra  = "2" // limit, cost
-	opBack   = "3" // limit, level, ahead, away, spent, rate, grace
+	opBack   = "3" // limit, level, away, spent, rate
 	opHold   = "4" // span
 	opServed = "5" // ramp
 	opLeft   = "6" // ramp
 	opProbed = "7"
 	opReport = "8" // limit, number, charged and extra of the admission; remaining; whether it is literal
+	opReturn = "9" // away, grace; the wait of the answer is how long to stay away yet
 )
 
 // argument is b as the script reads it: a JSON array.

@@ -7,9 +7,9 @@ import (
 )
 
 // A comeback is what a process tells the store of one budget after an outage. The store may have lost the
-// budget, or have refilled it all the while, and the other processes may still be without it. So the first
-// one back starts from what is left of its own share, and what the others may still be admitting is charged
-// ahead; who comes back later was paid for.
+// budget, or have refilled it all the while, and other processes have shares of it too. So the first one back
+// starts from what is left of its own share. All go back at one instant, that the store names, so that nobody
+// has the whole while another still has a share; who finds the store later owes what it took since.
 type comeback struct {
 	lost, found time.Time
 	levels      []float64 // of this process's share, when the store was found
@@ -17,9 +17,11 @@ type comeback struct {
 	share       float64
 }
 
-// grace is how long after the first process the last one has the store again: one pause of the search, and a
-// call that is given up on each side of it.
-func (l *Limiter) grace() time.Duration { return lastTry + lastTry/4 + 2*l.config.Timeout }
+// grace is how long after the first process the last one has found the store: one pause of the search, and
+// calls that were given up.
+func (l *Limiter) grace() time.Duration {
+	return lastTry + lastTry/4 + min(2*l.config.Timeout, lastTry)
+}
 
 // comeBack notes what is to be told, and goes on from what is left of the fallback's share.
 func (b *budget) comeBack(o *outage) {
@@ -53,7 +55,7 @@ func (b *budget) comeBack(o *outage) {
 }
 
 // told is r in the store's words.
-func (r *comeback) told(limits []limit, now time.Time, grace time.Duration) [][]string {
+func (r *comeback) told(limits []limit, now time.Time) [][]string {
 	var out [][]string
 	for i := range limits {
 		l := &limits[i]
@@ -63,13 +65,8 @@ func (r *comeback) told(limits []limit, now time.Time, grace time.Duration) [][]
 		} else if since >= l.per {
 			level = float64(l.capacity)
 		}
-		others := 0.0
-		if r.share > 0 {
-			others = max(1-r.share/(1-margin), 0) * l.rate * (1 - margin)
-		}
-		ahead := others * max(micros(grace)-since, 0)
-		out = append(out, []string{opBack, whole(int64(i + 1)), float(min(level, float64(l.capacity))), float(ahead),
-			float(micros(now.Sub(r.lost))), float(r.spent[i]), float(l.rate * r.share), float(micros(grace))})
+		out = append(out, []string{opBack, whole(int64(i + 1)), float(min(level, float64(l.capacity))),
+			float(micros(now.Sub(r.lost))), float(r.spent[i]), float(l.rate * r.share)})
 	}
 	return out
 }

@@ -44,9 +44,9 @@
 // how calls are admitted until a search in the background finds it again. Under [LocalShare], the default, no
 // call fails for want of the store. A store that comes back empty, after a flush or a failover, does not mean a
 // full bucket: each process declares what it knew before anything is taken, and the lowest level holds. After an
-// outage, also one of a store that has forgotten nothing but did not hear of what was admitted meanwhile, the
-// first process back starts from what is left of its own share, and leaves for a moment what the others may
-// still be admitting without the store.
+// outage, also one of a store that has forgotten nothing but did not hear of what was admitted meanwhile, it
+// starts from what is left of one process's share, and all go back to it at one instant, about a second after
+// the first has found it: until then each keeps to its share.
 //
 // Nothing newer than Redis 6.2 is used. Tested on Redis 7.0, on a cluster of three, and on a failover to a replica.
 package meteredredis

@@ -84,7 +84,10 @@ func TestFleetLosesItsStore(t *testing.T) {
 	back := time.Since(start)
 	wg.Wait()
 	for _, e := range observers {
-		eventually(t, "it is told", func() bool { return e.count(middleware.StoreUp) == 1 && e.count(middleware.StoreDown) == 1 })
+		eventually(t, "it is told", func() bool {
+			down, up := e.count(middleware.StoreDown), e.count(middleware.StoreUp)
+			return up == down && up >= 1 // a busy machine may take longer than 50 ms more than once
+		})
 	}
 	a.within(t, burst, rate, 150*time.Millisecond)
 	for _, part := range []struct {

@@ -145,11 +145,13 @@ func refuses(err error) bool {
 }
 
 // try runs the script for no budget of a caller's.
-func (l *Limiter) try() error { return l.tryOn(nameOf(l.config.Prefix, "")+"probe", nil) }
-
-func (l *Limiter) tryOn(name string, limits []limit) error {
-	_, err := l.store.decide(name, &batch{speaker: newSpeaker(l.pid, 1+rand.Int64N(1<<48), &l.config, limits)})
+func (l *Limiter) try() error {
+	_, err := l.tryOn(nameOf(l.config.Prefix, "")+"probe", nil)
 	return err
+}
+
+func (l *Limiter) tryOn(name string, limits []limit, ops ...[]string) (reply, error) {
+	return l.store.decide(name, &batch{speaker: newSpeaker(l.pid, 1+rand.Int64N(1<<48), &l.config, limits), ops: ops})
 }
 
 // search waits for the store to be there again.
@@ -164,18 +166,21 @@ func (l *Limiter) search(o *outage) {
 			return
 		case <-timer.C:
 		}
-		var err error
+		name, limits := nameOf(l.config.Prefix, "")+"probe", []limit(nil)
 		if o.only != nil {
-			err = l.tryOn(o.only.name, o.only.limits)
-		} else {
-			err = l.try()
+			name, limits = o.only.name, o.only.limits
 		}
-		if err == nil {
+		r, err := l.tryOn(name, limits, []string{opReturn, whole(time.Since(o.began).Microseconds()), whole(l.grace().Microseconds())})
+		switch {
+		case err != nil:
+			pause = min(2*pause, lastTry)
+			timer.Reset(jittered(pause))
+		case r.wait > 0 && o.local != nil:
+			timer.Reset(r.wait)
+		default:
 			l.back(o)
 			return
 		}
-		pause = min(2*pause, lastTry)
-		timer.Reset(jittered(pause))
 	}
 }
 
@@ -232,7 +237,11 @@ func (o *outage) acquire(ctx context.Context, b *budget, w *waiter) (g bucket.Gr
 	}
 	b.mu.Lock()
 	for i, share := range w.shares {
-		b.spent[i] += float64(share)
+		if b.back != nil || b.away() != o { // what is to be told of the outage is settled already
+			b.say(0, opExtra, whole(int64(i+1)), whole(share))
+		} else {
+			b.spent[i] += float64(share)
+		}
 	}
 	b.look()
 	b.mu.Unlock()
