@@ -29,6 +29,7 @@ type pacer struct {
 	halved  int64 // when gap was last made smaller
 
 	event    int64 // when the first refusal of the latest crowd came back
+	vain     int64 // crowds refused since a call was served that left after one
 	released int64 // when the hold that followed it ended
 	boundary int64 // counting: when the server's window ends, at the latest
 	marked   bool  // counting: the last second before the boundary has begun
@@ -185,6 +186,9 @@ func (p *pacer) measures() bool { return p.mode != opening || p.gap > 0 }
 
 // proved notes that c, which is served now, was not too much, and how long it took.
 func (p *pacer) proved(a *account, now int64, c *call) {
+	if c.left > p.event {
+		p.vain = 0
+	}
 	if p.mode == drawing {
 		for i := range p.estimates {
 			// Whatever serves a call holds as much, whatever was thought of it.

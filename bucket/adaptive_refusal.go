@@ -27,6 +27,13 @@ const shallowest = grain / 2
 // or twice. A change is to be believed after a handful of refusals all the same.
 const memory = 40
 
+// patient and longestYield bound how a call is tried that somebody else leaves no room: from that many
+// refusals in a row on the waits double, up to one that costs little when the other has gone.
+const (
+	patient      = 3
+	longestYield = 8 * grain
+)
+
 // few is how many calls a rate is measured by at least.
 const few = 4
 
@@ -58,6 +65,7 @@ func (p *pacer) lesson(a *account, now int64, c *call, hint time.Duration) {
 		p.draw(a, now, c, hint)
 	}
 	p.event = now
+	p.vain++
 }
 
 // unserved takes the request of a refused call from what was served; its tokens come back by correct.
@@ -326,9 +334,20 @@ func (p *pacer) held(a *account, now int64, cost Cost, hint time.Duration) {
 		rate := e.rate(now)
 		e.debt = min(e.debt, later(room, mulDiv(int64(hint), rate, million)))
 		if i == p.blamed { // a hint is rounded up
-			e.debt = max(e.debt, later(room, mulDiv(max(int64(hint)-grain, 0), rate, million)))
+			rest := max(int64(hint)-grain, 0, p.yield(int64(hint)))
+			e.debt = max(e.debt, later(room, mulDiv(rest, rate, million)))
 		}
 	}
+}
+
+// yield is how long to leave the server alone when it has refused patient times in a row and served nothing
+// in between: the wait it asks for is not enough, somebody else takes what comes in. A large call meets
+// this beside a quick client; asking on would only count refusals.
+func (p *pacer) yield(hint int64) int64 {
+	if p.vain < patient {
+		return 0
+	}
+	return min(min(max(hint, grain), longestYield)<<min(p.vain-patient, longestYield/grain), longestYield)
 }
 
 // correct books that c came to cost final.

@@ -190,3 +190,34 @@ func TestAdaptiveNeverAdmitsMoreThanTheLimitsAndRecovers(t *testing.T) {
 		})
 	})
 }
+
+// A call to which somebody else leaves no room is asked for less and less often; once it is served all goes
+// on as before.
+//
+// Proved able to fail: let yield return 0; leave vain as it is when a call is served.
+func TestAdaptiveYieldsWhereItIsRefusedInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, adaptive(bucket.PerMinute(bucket.Requests, 600)))
+		start, refused := time.Now(), 0
+		refuse := func(g bucket.Grant) {
+			time.Sleep(20 * time.Millisecond)
+			g.RefusedHinted(time.Second, time.Second)
+			refused++
+		}
+		for time.Since(start) < time.Minute {
+			for _, g := range taking(local, 1, 10*time.Second) {
+				refuse(g)
+			}
+		}
+		if refused < 8 || refused > 16 {
+			t.Errorf("%d refusals in a minute; want some 12, of 60 that were asked for", refused)
+		}
+		serveAll(taking(local, 1, 10*time.Second))
+		refuse(taking(local, 1, 10*time.Second)[0])
+		_, wait := local.TakeAt(time.Now(), theKey, bucket.Cost{Requests: 1})
+		time.Sleep(wait)
+		if _, more := local.TakeAt(time.Now(), theKey, bucket.Cost{Requests: 1}); wait+more > 2*time.Second {
+			t.Errorf("the wait after one refusal is %v", wait+more)
+		}
+	})
+}
