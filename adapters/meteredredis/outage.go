@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
@@ -21,6 +22,7 @@ type outage struct {
 	share  float64 // of the limits, that the fallback has
 	over   context.Context
 	end    context.CancelFunc
+	ended  atomic.Bool
 
 	mu     sync.Mutex
 	seeded map[string]bool // keys whose level was set
@@ -193,6 +195,7 @@ func jittered(d time.Duration) time.Duration {
 func (l *Limiter) back(o *outage) {
 	e := middleware.Event{Kind: middleware.StoreUp}
 	budgets := l.all()
+	o.ended.Store(true)
 	for _, b := range budgets {
 		if o.local != nil && (o.only == nil || o.only == b) {
 			b.comeBack(o)
@@ -237,7 +240,7 @@ func (o *outage) acquire(ctx context.Context, b *budget, w *waiter) (g bucket.Gr
 	}
 	b.mu.Lock()
 	for i, share := range w.shares {
-		if b.back != nil || b.away() != o { // what is to be told of the outage is settled already
+		if o.ended.Load() { // what is to be told of the outage is settled already
 			b.say(0, opExtra, whole(int64(i+1)), whole(share))
 		} else {
 			b.spent[i] += float64(share)
