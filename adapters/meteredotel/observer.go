@@ -120,6 +120,9 @@ func (o *Observer) observeRare(ctx context.Context, s *series, e middleware.Even
 	case middleware.StoreDown:
 		in.store.Add(ctx, 1, with(attribute.String(stateKey, "down")))
 	case middleware.StoreUp:
+		if e.Err != nil {
+			return // it was never away: another process has declared other limits
+		}
 		in.store.Add(ctx, 1, with(attribute.String(stateKey, "up")))
 	}
 }
