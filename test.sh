@@ -56,6 +56,7 @@ done
 run go run ./examples/sidecar -demo
 run go run ./examples/dashboard -for 8s -png "$(mktemp -d)/dashboard.png"
 run go run ./examples/batch -demo
+run go run ./examples/observe -listen 127.0.0.1:0 -for 5s
 if command -v redis-server >/dev/null; then
 	run go run ./examples/redis
 fi
