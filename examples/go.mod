@@ -14,6 +14,7 @@ require (
 	github.com/gojek/heimdall/v7 v7.0.3
 	github.com/hashicorp/go-retryablehttp v0.7.8
 	github.com/meteredhttp/meteredhttp v0.0.0
+	github.com/meteredhttp/meteredhttp/adapters/meteredotel v0.0.0
 	github.com/meteredhttp/meteredhttp/adapters/meteredredis v0.0.0
 	github.com/openai/openai-go/v3 v3.37.0
 	github.com/redis/go-redis/v9 v9.21.0
@@ -73,3 +74,5 @@ require (
 replace github.com/meteredhttp/meteredhttp => ../
 
 replace github.com/meteredhttp/meteredhttp/adapters/meteredredis => ../adapters/meteredredis
+
+replace github.com/meteredhttp/meteredhttp/adapters/meteredotel => ../adapters/meteredotel
