@@ -226,7 +226,7 @@ func (s *sending) turnedDown(sig retryafter.Signal) {
 	}
 	m.refused(s.layer.meters.now(), sig.Class)
 	t.observe(t.Context, Event{Kind: Refused, Key: m.key,
-		Status: http.StatusOK, Class: sig.Class, Wait: sig.RetryAfter})
+		Status: http.StatusOK, Class: sig.Class, Wait: sig.RetryAfter, Hinted: sig.HasHint})
 	if sig.Class == retryafter.QuotaExhausted {
 		return // waiting will not cure it
 	}

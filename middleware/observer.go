@@ -26,12 +26,13 @@ func (f ObserverFunc) Observe(ctx context.Context, e Event) { f(ctx, e) }
 // EventKind says what happened.
 type EventKind uint8
 
-// The kinds of events, in the order in which a call can meet them.
+// The kinds of events, in the order in which a call can meet them; Doubted, which comes before Settled or
+// Held, is told once for each key and reason.
 const (
 	Waited    EventKind = iota // it waited for its budget: Wait
 	Overdue                    // it waited MaxWait with nothing admitted, and went out all the same: Wait
 	Sent                       // it went out: Cost
-	Refused                    // the server refused it: Status, Class, Wait (what the server asked for, if it did)
+	Refused                    // the server refused it: Status, Class, Hinted, Wait (what the server asked for, if it did)
 	Held                       // its key is held after a refusal: Wait
 	Retried                    // it is sent again after a connection fault or a server error: Wait, Status or Err
 	Escalated                  // the ladder gave the route up: Err
@@ -39,10 +40,11 @@ const (
 	Settled                    // its body ended, and its budget is settled: Cost
 	StoreDown                  // a shared limiter lost its store: Err
 	StoreUp                    // and has it again
+	Doubted                    // a limit header or a hint that cannot be true was not believed: Err says which, and why
 )
 
 var eventNames = [...]string{"waited", "overdue", "sent", "refused", "held", "retried",
-	"escalated", "rerouted", "settled", "store_down", "store_up"}
+	"escalated", "rerouted", "settled", "store_down", "store_up", "doubted"}
 
 // String returns the kind in lower case: "waited", "sent", "store_down".
 func (k EventKind) String() string {
@@ -63,6 +65,7 @@ type Event struct {
 	Route   string        // the route's name, where a router is above
 	Attempt int           // sends of the call so far, on all routes
 	Wait    time.Duration // see the kind
+	Hinted  bool          // Refused: the server said how long to wait, which may be 0
 	Status  int           // the answer's
 	Class   retryafter.Class
 	Cost    bucket.Cost
@@ -85,11 +88,12 @@ func (t *turn) observe(ctx context.Context, e Event) {
 
 // NewSlogObserver returns an Observer that logs to l, or to slog.Default when l
 // is nil. It is as slow as l's handler is: see Async. The message is the event's kind; the attributes are key, route,
-// attempt, wait, status, class, requests, input_tokens, output_tokens and error,
-// each only where it says something. Names and levels are stable.
+// attempt, wait, hinted, status, class, requests, input_tokens, output_tokens and error,
+// each only where it says something: hinted where a refusal came without a hint, or with one
+// of 0. Names and levels are stable.
 //
 // A healthy fleet logs nothing at Info: waits, sends and settlements are
-// Debug; refusals, holds, retries and reroutes are Warn, as is what is overdue;
+// Debug; refusals, holds, retries and reroutes are Warn, as is what is overdue or doubted;
 // the loss of a store is Error, and its return Info.
 func NewSlogObserver(l *slog.Logger) Observer { return slogObserver{l} }
 
@@ -122,6 +126,8 @@ func (o slogObserver) Observe(ctx context.Context, e Event) {
 	}
 	if e.Wait > 0 {
 		attrs = append(attrs, slog.Duration("wait", e.Wait))
+	} else if e.Kind == Refused {
+		attrs = append(attrs, slog.Bool("hinted", e.Hinted))
 	}
 	if e.Status != 0 {
 		attrs = append(attrs, slog.Int("status", e.Status), slog.String("class", e.Class.String()))

@@ -198,7 +198,7 @@ func TestARetryIsToldWithItsKey(t *testing.T) {
 
 func TestEventKindsHaveNames(t *testing.T) {
 	seen := map[string]bool{}
-	for k := middleware.Waited; k <= middleware.StoreUp; k++ {
+	for k := middleware.Waited; k <= middleware.Doubted; k++ {
 		if n := k.String(); n == "" || n == "unknown" || seen[n] || n != strings.ToLower(n) {
 			t.Errorf("%d is %q", k, n)
 		} else {

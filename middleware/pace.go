@@ -178,8 +178,9 @@ func (l *paceLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error
 	answered = true
 	if resp.StatusCode >= 400 {
 		t.inTrouble(func(tr *trouble) { tr.key = m.key })
-		if v := t.judgeNew(resp, req, l.meters.source(m, &l.config.Reader, req.URL.Host).Source, needOf(cost)); v.refused() {
-			s.refused(resp, v)
+		source := l.meters.source(m, &l.config.Reader, req.URL.Host).Source
+		if v := t.judgeNew(resp, req, source, needOf(cost)); v.refused() {
+			s.refused(resp, source, v)
 			return resp, nil
 		}
 	}
@@ -271,7 +272,7 @@ func (s *sending) stopped() error {
 }
 
 // refused gives the budget back and holds the key.
-func (s *sending) refused(resp *http.Response, v verdict) {
+func (s *sending) refused(resp *http.Response, source *retryafter.Source, v verdict) {
 	t, m := s.t, s.m
 	t.setPlace(m.key, s.grant.Place())
 	s.report(v.sig.Windows)
@@ -289,7 +290,9 @@ func (s *sending) refused(resp *http.Response, v verdict) {
 	m.refused(s.layer.meters.now(), v.sig.Class)
 	if t.observer != nil {
 		t.observe(t.Context, Event{Kind: Refused, Key: m.key,
-			Status: resp.StatusCode, Class: v.sig.Class, Wait: v.rest})
+			Status: resp.StatusCode, Class: v.sig.Class, Wait: v.rest, Hinted: v.sig.HasHint || v.rest > 0})
+		s.doubtHint(v.sig, resp.Header)
+		s.unreadable(source, resp.Header)
 		if v.hold > 0 {
 			t.observe(t.Context, Event{Kind: Held, Key: m.key, Wait: v.hold, Class: v.sig.Class})
 		}
@@ -301,8 +304,12 @@ func (s *sending) served(resp *http.Response, method, host string, tap Tap) {
 	s.m.tally.served.Add(1)
 	var room [8]retryafter.Window
 	source := s.layer.meters.source(s.m, &s.layer.config.Reader, host)
-	if shown := source.families(resp.Header); shown != 0 {
+	shown, looked := source.families(resp.Header)
+	if shown != 0 {
 		s.report(source.WindowsOf(shown, room[:0], resp.Header, time.Now()))
+	}
+	if looked && s.t.observer != nil {
+		s.unreadable(source.Source, resp.Header)
 	}
 	s.grant.Served()
 	if tap != nil {
@@ -336,7 +343,11 @@ func (s *sending) report(windows []retryafter.Window) {
 		if !ok || w.Remaining < 0 || n == len(meters) {
 			continue
 		}
-		meters[n] = bucket.Meter{Unit: unit, Limit: w.Limit, Remaining: w.Remaining, Reset: w.Reset, Per: w.Per, Refills: w.Refills}
+		reset, ok := s.believed(unit, w)
+		if !ok {
+			continue
+		}
+		meters[n] = bucket.Meter{Unit: unit, Limit: w.Limit, Remaining: w.Remaining, Reset: reset, Per: w.Per, Refills: w.Refills}
 		n++
 	}
 	if n > 0 {

@@ -16,7 +16,9 @@ import (
 type meter struct {
 	key      string
 	tally    tally
-	lastUsed atomic.Int64 // when it was last sent for, by registry.now
+	doubts   atomic.Uint64                         // what was told of, see doubt
+	past     [bucket.OutputTokens + 1]atomic.Int64 // since when a reset has passed, plus one; by unit
+	lastUsed atomic.Int64                          // when it was last sent for, by registry.now
 	lastHost atomic.Pointer[hostSource]
 }
 
@@ -44,14 +46,14 @@ type hostSource struct {
 // headers that it had not shown.
 const lookAgain = 64
 
-// families returns which limit headers to read an answer for.
-func (s *hostSource) families(h http.Header) retryafter.Families {
+// families returns which limit headers to read an answer for, and whether all of it was looked at.
+func (s *hostSource) families(h http.Header) (f retryafter.Families, looked bool) {
 	shown := s.shown.Load()
-	if s.answers.Add(1)%lookAgain == 1 {
+	if looked = s.answers.Add(1)%lookAgain == 1; looked {
 		shown |= uint64(s.Source.Families(h))
 		s.shown.Store(shown)
 	}
-	return retryafter.Families(shown)
+	return retryafter.Families(shown), looked
 }
 
 // source returns how reader reads answers of host, which m is charged for.
