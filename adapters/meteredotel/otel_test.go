@@ -119,6 +119,7 @@ func TestOtelCountsEachKindOfEvent(t *testing.T) {
 		{Kind: middleware.Rerouted, Key: "k", Route: "backup"},
 		{Kind: middleware.StoreDown, Err: errors.New("gone")},
 		{Kind: middleware.StoreUp},
+		{Kind: middleware.StoreUp, Err: errors.New("limits differ")}, // no return
 	} {
 		r.Observe(ctx, e)
 	}
