@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -215,26 +217,151 @@ func TestDashboardBoundsItsViewers(t *testing.T) {
 }
 
 func TestDashboardShowsNoSecrets(t *testing.T) {
+	n := newNames()
 	for key, want := range map[string]string{
-		"https://user:pass@api.test/v1?token=x": "https://api.test/v1",
-		"plain":                                 "plain",
-		"https://api.test:443#9f8e":             "https://api.test:443#9f8e",
 		"":                                      "",
+		"plain":                                 "plain",
+		"two words":                             "two words",
+		"team@corp.test":                        "team@corp.test",
+		"https://api.test:443":                  "https://api.test:443",
+		"https://api.test:443#9f8e7d6c5b4a3f2e": "https://api.test:443#9f8e7d6c5b4a3f2e", // by KeyByCredential
+		"https://generativelanguage.googleapis.com:443": "https://generativelanguage.googleapis.com:443",
+		"meta-llama-3.1-70b-instruct-turbo":             "meta-llama-3.1-70b-instruct-turbo",
+		"0190a6f2-7c1d-7d0e-9c51-0b1f0e3c2a11":          "0190a6f2-7c1d-7d0e-9c51-0b1f0e3c2a11",
+		"https://user:hunter2@api.test/v1?token=x":      "https://api.test/v1 #",
+		"https://user:p%zz@hun@api.test":                "https://api.test #", // no URL, for url.Parse
+		"user:hunter2@api.test":                         "api.test #",
+		"https://api.test/v1?key=hunter2":               "https://api.test/v1 #",
+		"https://api.test/v1?key=hunter2#part":          "https://api.test/v1#part #",
+		"https://api.test/#access_token=hunter2":        "https://api.test/ #",
+		"Bearer hunter2":                                "Bearer … #",
+		"prod basic aHVudGVyMg==":                       "prod basic … #",
+		"sk-proj-T3BlbkFJc2VjcmV0MTIzNDU2":              "sk-proj-T3Bl… #",
+		strings.Repeat("ä", 500):                        strings.Repeat("ä", 56) + "… #",
+		"bad\xffbytes":                                  "bad�bytes #",
 	} {
-		if got := shown(key); got != want {
-			t.Errorf("%q is shown as %q, want %q", key, got, want)
+		got := n.of(key)
+		if name, marked := strings.CutSuffix(want, " #"); marked {
+			if mark, ok := strings.CutPrefix(got, name+" #"); !ok || len(mark) != 8 {
+				t.Errorf("%q is shown as %q, want %q and a mark", key, got, want)
+			}
+			if other := newNames().of(key); other == got {
+				t.Errorf("%q has the same mark for everybody", key)
+			}
+		} else if got != want {
+			t.Errorf("%q is shown as %q", key, got)
+		}
+		if got != n.of(key) {
+			t.Errorf("%q changes its name", key)
 		}
 	}
-	long := strings.Repeat("ä", 500)
-	if got := shown(long); len([]rune(got)) > 80 || got == shown(long+"x") {
-		t.Errorf("%q", got)
+	if a, b := n.of("https://a:1@api.test"), n.of("https://b:2@api.test"); a == b {
+		t.Errorf("two keys are both %q", a)
 	}
+}
+
+// Of very many keys those that are worst off are shown, and all are counted.
+func TestDashboardBoundsItsKeys(t *testing.T) {
+	all := make([]middleware.KeyStats, 3*mostKeys)
+	for i := range all {
+		all[i] = middleware.KeyStats{Key: fmt.Sprintf("k%05d", i), Sends: int64(i)}
+	}
+	all[0].Wasted5 = 0.5
+	all[1].Budget.HeldFor = time.Second
+	all[2].Budget.Queued = 1
+	keys := worst(all)
+	if len(keys) != mostKeys || keys[0] != &all[0] || keys[1] != &all[1] || keys[2] != &all[2] || keys[3] != &all[2*mostKeys+3] {
+		t.Errorf("%d keys, from %s, %s, %s, %s on", len(keys), keys[0].Key, keys[1].Key, keys[2].Key, keys[3].Key)
+	}
+	stack := stackOf(t, mostKeys+50, nil)
+	v := look(stack, newNames())
+	if v.Total != mostKeys+50 || len(v.Keys) != mostKeys || v.Health[middleware.Green] != mostKeys+50 {
+		t.Errorf("%d of %d keys, %v", len(v.Keys), v.Total, v.Health)
+	}
+}
+
+// A limiter of the user's may tell nonsense; the rest of the view is told nevertheless.
+func TestDashboardLeavesNonsenseOut(t *testing.T) {
+	k := keyOf(&middleware.KeyStats{Key: "k", Budget: bucket.KeyStats{Levels: []bucket.Level{
+		{Available: math.NaN(), Capacity: 1}, {Available: 1, Capacity: math.Inf(1)}, {Available: 1, Capacity: 2},
+	}}}, newNames())
+	if len(k.Levels) != 1 || k.Levels[0].Capacity != 2 {
+		t.Errorf("%+v", k.Levels)
+	}
+}
+
+// Whoever takes nothing of what he is told loses his place, whatever a server's WriteTimeout is; whoever takes it
+// keeps it.
+func TestDashboardGivesUpOnADeafViewer(t *testing.T) {
+	for name, deaf := range map[string]bool{"deaf": true, "listening": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFeed(func() view { return view{} })
+				here, there := net.Pipe()
+				server := &http.Server{WriteTimeout: 3 * time.Second, Handler: http.HandlerFunc(f.serve)}
+				go server.Serve(&oneListener{conn: there})
+				fmt.Fprint(here, "GET /events HTTP/1.1\r\nHost: a.test\r\n\r\n")
+				if !deaf {
+					go io.Copy(io.Discard, here)
+				}
+				viewers := func() int {
+					synctest.Wait()
+					f.mu.Lock()
+					defer f.mu.Unlock()
+					return len(f.viewers)
+				}
+				if n := viewers(); n != 1 {
+					t.Fatalf("%d watch", n)
+				}
+				time.Sleep(patience + 3*every)
+				if n := viewers(); (n == 0) != deaf {
+					t.Errorf("%d watch", n)
+				}
+				here.Close()
+				server.Close()
+				time.Sleep(3 * every)
+				if n := viewers(); n != 0 || f.running {
+					t.Errorf("%d watch, running is %t", n, f.running)
+				}
+			})
+		})
+	}
+}
+
+// oneListener accepts one connection.
+type oneListener struct{ conn net.Conn }
+
+func (l *oneListener) Accept() (net.Conn, error) {
+	if l.conn == nil {
+		return nil, net.ErrClosed
+	}
+	c := l.conn
+	l.conn = nil
+	return c, nil
+}
+func (*oneListener) Close() error   { return nil }
+func (*oneListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// However many come at once, the Stack is looked at once a second.
+func TestDashboardSharesItsLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		f := newFeed(func() view { looks++; return view{} })
+		for range 100 {
+			f.first()
+		}
+		time.Sleep(every)
+		f.first()
+		if looks != 2 {
+			t.Errorf("%d looks", looks)
+		}
+	})
 }
 
 // BenchmarkUpdate is what two hundred keys cost a second, whoever watches: its ns/op over 10^9 is the share of a core.
 func BenchmarkUpdate(b *testing.B) {
 	stack := stackOf(b, 200, nil)
-	f := newFeed(func() view { return look(stack) })
+	f := newFeed(func() view { return look(stack, newNames()) })
 	n := 0
 	size := 0
 	for b.Loop() {

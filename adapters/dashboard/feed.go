@@ -15,15 +15,19 @@ const (
 	every = time.Second
 	// slot is how many views go by between two with histories: a slot of a history is ten seconds.
 	slot = 10
+	// patience is how long a viewer may take none of what he is told: then he makes room for another.
+	patience = 10 * time.Second
 )
 
 // A feed tells all who watch the same. Its one goroutine lives while somebody does.
 type feed struct {
 	look func() view
 
-	mu      sync.Mutex
-	viewers map[chan []byte]bool
-	running bool
+	mu       sync.Mutex
+	viewers  map[chan []byte]bool
+	running  bool
+	latest   []byte // what those who come are told first, histories included
+	rendered time.Time
 }
 
 func newFeed(look func() view) *feed {
@@ -32,22 +36,23 @@ func newFeed(look func() view) *feed {
 
 // serve tells one viewer until he goes.
 func (f *feed) serve(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	if r.Method == http.MethodHead {
+		h.Set("Content-Type", "text/event-stream")
+		return
+	}
 	news := make(chan []byte, 1)
 	if !f.join(news) {
-		w.Header().Set("Retry-After", "5")
+		h.Set("Retry-After", "5")
 		http.Error(w, fmt.Sprintf("%d watch already", mostViewers), http.StatusServiceUnavailable)
 		return
 	}
 	defer f.leave(news)
-	out := http.NewResponseController(w)
-	out.SetWriteDeadline(time.Time{}) // a server's WriteTimeout is for answers that end
-	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
-	if r.Method == http.MethodHead {
-		return
-	}
+	out := http.NewResponseController(w)
 	send := func(text []byte) error {
+		out.SetWriteDeadline(time.Now().Add(patience)) // instead of a server's WriteTimeout, which is for answers that end
 		if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
 			return err
 		}
@@ -56,7 +61,7 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request) {
 	if _, err := fmt.Fprint(w, "retry: 1000\n\n"); err != nil {
 		return
 	}
-	if send(f.render(true)) != nil {
+	if send(f.first()) != nil {
 		return
 	}
 	for {
@@ -71,6 +76,22 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// first is the whole view, which is made anew no oftener than any other, however many come.
+func (f *feed) first() []byte {
+	f.mu.Lock()
+	text := f.latest
+	fresh := time.Since(f.rendered) < every
+	f.mu.Unlock()
+	if fresh {
+		return text
+	}
+	text = f.render(true)
+	f.mu.Lock()
+	f.latest, f.rendered = text, time.Now()
+	f.mu.Unlock()
+	return text
+}
+
 // render is a view as it is sent; histories change seldom and are most of it.
 func (f *feed) render(histories bool) []byte {
 	v := f.look()
@@ -79,10 +100,7 @@ func (f *feed) render(histories bool) []byte {
 			v.Keys[i].History = nil
 		}
 	}
-	text, err := json.Marshal(v)
-	if err != nil { // no number in it can be beyond JSON but a level of a broken limiter
-		return []byte(`{"keys":[]}`)
-	}
+	text, _ := json.Marshal(v) // which cannot fail: every number in it is finite
 	return text
 }
 

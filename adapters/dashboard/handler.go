@@ -31,11 +31,13 @@ var types = map[string]string{
 // it. At most 64 may watch at a time; one more is told so by a 503. It is safe for concurrent use and holds no
 // goroutine while nobody watches.
 func Handler(stack *middleware.Stack) http.Handler {
-	feed := newFeed(func() view { return look(stack) })
+	names := newNames()
+	feed := newFeed(func() view { return look(stack, names) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

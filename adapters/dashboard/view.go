@@ -1,20 +1,25 @@
 package dashboard
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"net/url"
+	"cmp"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/escalate"
 	"github.com/meteredhttp/meteredhttp/middleware"
 )
 
+// mostKeys are shown; of more, those that are worst off.
+const mostKeys = 400
+
 // A view is what the page is told: durations are milliseconds.
 type view struct {
-	At     int64   `json:"at"`
-	Keys   []key   `json:"keys"`
-	Routes []route `json:"routes,omitempty"`
+	At     int64                     `json:"at"`
+	Total  int                       `json:"total"`  // keys, those that are not shown included
+	Health map[middleware.Health]int `json:"health"` // how many keys are
+	Keys   []key                     `json:"keys"`   // sorted by key
+	Routes []route                   `json:"routes,omitempty"`
 }
 
 type key struct {
@@ -25,6 +30,7 @@ type key struct {
 	Wasted15 float64           `json:"wasted15"`
 	Sends    int64             `json:"sends"`
 	Refused  map[string]int64  `json:"refused,omitempty"`
+	Foreign  int64             `json:"foreign,omitempty"` // refusals that others caused
 	Failed   int64             `json:"failed"`
 	Queued   int               `json:"queued"`
 	InFlight int               `json:"in_flight"`
@@ -51,22 +57,46 @@ type route struct {
 }
 
 // look is the view of a Stack, histories included.
-func look(stack *middleware.Stack) view {
+func look(stack *middleware.Stack, names *names) view {
 	s := stack.Stats()
-	v := view{At: time.Now().UnixMilli(), Keys: make([]key, len(s.Keys))}
+	v := view{At: time.Now().UnixMilli(), Total: len(s.Keys), Health: map[middleware.Health]int{}}
 	for i := range s.Keys {
-		v.Keys[i] = keyOf(&s.Keys[i])
+		v.Health[s.Keys[i].Health]++
+	}
+	worst := worst(s.Keys)
+	v.Keys = make([]key, len(worst))
+	for i, k := range worst {
+		v.Keys[i] = keyOf(k, names)
 	}
 	for _, r := range s.Routes {
-		v.Routes = append(v.Routes, routeOf(r))
+		v.Routes = append(v.Routes, routeOf(r, names))
 	}
 	return v
 }
 
-func keyOf(s *middleware.KeyStats) key {
+// worst returns the keys to show, in the order in which they come: all, or those that are refused most, held,
+// waited for and used most.
+func worst(all []middleware.KeyStats) []*middleware.KeyStats {
+	keys := make([]*middleware.KeyStats, len(all))
+	for i := range all {
+		keys[i] = &all[i]
+	}
+	if len(keys) <= mostKeys {
+		return keys
+	}
+	slices.SortFunc(keys, func(a, b *middleware.KeyStats) int {
+		return cmp.Or(cmp.Compare(b.Wasted5, a.Wasted5), cmp.Compare(b.Budget.HeldFor, a.Budget.HeldFor),
+			cmp.Compare(b.Budget.Queued, a.Budget.Queued), cmp.Compare(b.Sends, a.Sends), cmp.Compare(a.Key, b.Key))
+	})
+	keys = keys[:mostKeys]
+	slices.SortFunc(keys, func(a, b *middleware.KeyStats) int { return cmp.Compare(a.Key, b.Key) })
+	return keys
+}
+
+func keyOf(s *middleware.KeyStats, names *names) key {
 	k := key{
-		Name: shown(s.Key), Health: s.Health, Wasted1: s.Wasted1, Wasted5: s.Wasted5, Wasted15: s.Wasted15,
-		Sends: s.Sends, Failed: s.Failed, Queued: s.Budget.Queued, InFlight: s.Budget.InFlight,
+		Name: names.of(s.Key), Health: s.Health, Wasted1: s.Wasted1, Wasted5: s.Wasted5, Wasted15: s.Wasted15,
+		Sends: s.Sends, Failed: s.Failed, Foreign: s.RefusedBy.Foreign, Queued: s.Budget.Queued, InFlight: s.Budget.InFlight,
 		Held:   s.Budget.HeldFor.Milliseconds(),
 		Wait50: millis(s.WaitP50), Wait99: millis(s.WaitP99),
 		History: make([][2]int64, len(s.History)),
@@ -78,7 +108,9 @@ func keyOf(s *middleware.KeyStats) key {
 		k.Refused[class.String()] = n
 	}
 	for _, l := range s.Budget.Levels {
-		k.Levels = append(k.Levels, level{l.Limit.Unit.String(), l.Limit.Per.Seconds(), l.Available, l.Capacity})
+		if finite(l.Available) && finite(l.Capacity) { // JSON has no others; a Limiter of the user's may
+			k.Levels = append(k.Levels, level{l.Limit.Unit.String(), l.Limit.Per.Seconds(), l.Available, l.Capacity})
+		}
 	}
 	for i, slot := range s.History {
 		k.History[i] = [2]int64{slot.Sent, slot.Refused}
@@ -86,8 +118,8 @@ func keyOf(s *middleware.KeyStats) key {
 	return k
 }
 
-func routeOf(r escalate.RouteStats) route {
-	out := route{Name: shown(r.Name), State: r.State, Rest: r.Rest.Milliseconds(), Openings: r.Openings}
+func routeOf(r escalate.RouteStats, names *names) route {
+	out := route{Name: names.of(r.Name), State: r.State, Rest: r.Rest.Milliseconds(), Openings: r.Openings}
 	if r.Openings > 0 {
 		out.Why = r.Kind.String()
 	}
@@ -96,16 +128,4 @@ func routeOf(r escalate.RouteStats) route {
 
 func millis(d time.Duration) float64 { return float64(d) / 1e6 }
 
-// shown is how a key is shown: without what a URL has of credentials and parameters, and not longer than a line.
-func shown(key string) string {
-	if u, err := url.Parse(key); err == nil && u.Host != "" && (u.User != nil || u.RawQuery != "") {
-		u.User, u.RawQuery, u.Fragment = nil, "", ""
-		key = u.String()
-	}
-	const most, head = 72, 56
-	if len(key) <= most {
-		return key
-	}
-	sum := sha256.Sum256([]byte(key))
-	return string([]rune(key)[:min(head, len([]rune(key)))]) + "… #" + hex.EncodeToString(sum[:4])
-}
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
