@@ -34,7 +34,7 @@ type chunk struct {
 // peek reads a prefix of resp.Body, bounded in bytes and time, and puts it
 // back. The returned bytes must not be changed.
 func peek(resp *http.Response) []byte {
-	if resp.Body == nil || resp.Body == http.NoBody {
+	if resp.Body == http.NoBody {
 		return nil
 	}
 	b, ok := resp.Body.(*peekedBody)
@@ -48,7 +48,7 @@ func peek(resp *http.Response) []byte {
 
 // discard drains resp.Body within bounds and closes it.
 func discard(resp *http.Response) {
-	if resp.Body == nil || resp.Body == http.NoBody {
+	if resp.Body == http.NoBody {
 		return
 	}
 	b, ok := resp.Body.(*peekedBody)

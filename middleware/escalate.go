@@ -51,7 +51,7 @@ func (l *escalateLayer) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (l *escalateLayer) roundTrip(t *turn, req *http.Request) (*http.Response, error) {
-	if !claim(&t.router, l.router) {
+	if !claim(&t.routed, l) {
 		return l.send(t, req) // the Escalate above has this turn
 	}
 	t.entry.Store(req)

@@ -18,6 +18,7 @@ import (
 	"github.com/meteredhttp/meteredhttp/escalate"
 	"github.com/meteredhttp/meteredhttp/middleware"
 	"github.com/meteredhttp/meteredhttp/middleware/metertest"
+	"github.com/sony/gobreaker/v2"
 )
 
 func TestEveryAnswerIsJudgedForItself(t *testing.T) {
@@ -448,4 +449,35 @@ func TestCallsOutliveTheConnectionsOfAServerThatShutsThemDown(t *testing.T) {
 		calls.Wait()
 		r.wantNoSlotTaken(s)
 	})
+}
+
+func TestATransportThatForgetsTheBodyOrTheAnswerIsBorne(t *testing.T) {
+	layers := map[string]func(r rig) middleware.Middleware{
+		"Escalate": func(r rig) middleware.Middleware {
+			return middleware.Escalate(r.router(escalate.Config{Settings: escalate.Settings{ReadyToTrip: func(gobreaker.Counts) bool { panic(errBoom) }}}))
+		},
+		"Retry":  func(rig) middleware.Middleware { return middleware.Retry(middleware.RetryPolicy{}) },
+		"Ladder": func(rig) middleware.Middleware { return middleware.Ladder(policy(nil)) },
+		"Pace":   func(rig) middleware.Middleware { return lazyPace(bucket.Config{}) },
+	}
+	for name, layer := range layers {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, metertest.Config{}, func(r rig) {
+				for _, status := range []int{200, 429, 500} {
+					rt := middleware.Chain(roundTripper(func(req *http.Request) (*http.Response, error) {
+						a := reply(req, status, "")
+						a.Body = nil
+						return a, nil
+					}), layer(r))
+					if resp, err := rt.RoundTrip(r.request("POST", nil)); err == nil && resp.Body == nil {
+						r.Errorf("%d came without a body", status)
+					}
+				}
+				rt := middleware.Chain(roundTripper(func(*http.Request) (*http.Response, error) { return nil, nil }), layer(r))
+				if resp, err := rt.RoundTrip(r.request("GET", nil)); resp != nil || err == nil {
+					r.Errorf("of nothing became %v, %v", resp, err)
+				}
+			})
+		})
+	}
 }

@@ -35,6 +35,31 @@ func TestAStackWrappedTwiceTakesItsBudgetOnce(t *testing.T) {
 	}
 }
 
+func TestAStackWrappedTwiceRoutesOnce(t *testing.T) {
+	virtual(t, metertest.Config{}, func(r rig) {
+		r.script(primaryHost, metertest.Answer{Fault: metertest.DialError})
+		b := backup()
+		b.URL += "/prefix"
+		s, err := middleware.New(middleware.Config{Router: r.router(escalate.Config{Backups: []escalate.Route{b}}), Retry: middleware.RetryPolicy{MaxRetries: -1}})
+		if err != nil {
+			r.Fatal(err)
+		}
+		body := text("{}")
+		r.wantServed(&http.Client{Transport: s.Transport(s.Transport(r.provider.Transport()))}, r.request("PUT", body))
+		if e := r.provider.Ledger(); len(e) != 2 || e[1].Path != "/prefix/v1/things" {
+			r.Errorf("%+v", e)
+		}
+		if body.closed != 1 {
+			r.Errorf("the body was closed %d times", body.closed)
+		}
+		for _, route := range s.Stats().Routes {
+			if route.Counts.Requests != 1 {
+				r.Errorf("one call is counted as %d: %+v", route.Counts.Requests, route)
+			}
+		}
+	})
+}
+
 func TestARequestMadeForAnotherOneIsACallOfItsOwn(t *testing.T) {
 	virtual(t, metertest.Config{}, func(r rig) {
 		asked := 0

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"fmt"
 	"net/http"
 )
 
@@ -62,6 +63,12 @@ func (l link) send(t *turn, req *http.Request) (*http.Response, error) {
 	above := t.out.Swap(req)
 	resp, err := l.next.RoundTrip(req)
 	t.out.Store(above)
+	switch { // what net/http's own transport never does, and others may
+	case resp == nil && err == nil:
+		err = fmt.Errorf("middleware: %T returned neither an answer nor an error", l.next)
+	case resp != nil && resp.Body == nil:
+		resp.Body = http.NoBody
+	}
 	return resp, err
 }
 

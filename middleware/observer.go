@@ -77,7 +77,7 @@ func (t *turn) observe(ctx context.Context, e Event) {
 	if t.observer == nil {
 		return
 	}
-	if router := t.router.Load(); router != nil && e.Route == "" {
+	if router := t.router(); router != nil && e.Route == "" {
 		e.Route = router.Route(int(t.route.Load())).Name
 	}
 	if e.Attempt == 0 {

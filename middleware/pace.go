@@ -194,7 +194,7 @@ func (l *paceLayer) price(t *turn, req *http.Request) (m *meter, c Charge, err e
 		return nil, c, &localError{fmt.Errorf("middleware: cost of a request: %w", err)}
 	}
 	switch {
-	case t.router.Load() != nil:
+	case t.router() != nil:
 		m = l.meters.meter(t.quota())
 	case l.config.Key != nil:
 		var key string
@@ -218,7 +218,7 @@ func (s *sending) acquire(req *http.Request) error {
 	if place, ok := t.placeIn(key); ok {
 		ctx = bucket.WithPlace(ctx, place)
 	}
-	watched := t.router.Load() != nil && !t.probe.Load()
+	watched := t.router() != nil && !t.probe.Load()
 	if watched {
 		s.gate.Context, s.gate.t = ctx, t
 		ctx = &s.gate
@@ -314,9 +314,6 @@ func (s *sending) served(resp *http.Response, method, host string, tap Tap) {
 	s.grant.Served()
 	if tap != nil {
 		s.answered(resp, tap)
-	}
-	if resp.Body == nil {
-		resp.Body = http.NoBody
 	}
 	s.rc = resp.Body
 	if w, ok := resp.Body.(io.Writer); ok { // 101 Switching Protocols

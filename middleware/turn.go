@@ -34,7 +34,7 @@ type turn struct {
 	// Whose turn it is: of two layers of a kind the outermost, by first claim.
 	policy atomic.Pointer[retryafter.Policy]
 	faults atomic.Pointer[RetryPolicy]
-	router atomic.Pointer[escalate.Router]
+	routed atomic.Pointer[escalateLayer]
 	pace   atomic.Pointer[paceLayer]
 
 	route    atomic.Int32  // the route in use
@@ -209,9 +209,17 @@ func (t *turn) placeIn(key string) (p bucket.Place, ok bool) {
 	return p, ok
 }
 
+// router returns the router of the turn's Escalate, or nil.
+func (t *turn) router() *escalate.Router {
+	if l := t.routed.Load(); l != nil {
+		return l.router
+	}
+	return nil
+}
+
 // quota returns the key of the route in use, or "" without a router.
 func (t *turn) quota() string {
-	if r := t.router.Load(); r != nil {
+	if r := t.router(); r != nil {
 		return r.Quota(int(t.route.Load()))
 	}
 	return ""
@@ -230,7 +238,7 @@ func (t *turn) failedKey() (key string) {
 // routeLeft reports whether the turn could go on by another route: one that is
 // untried in it and whose gate admits now, with a body that can be sent again.
 func (t *turn) routeLeft() bool {
-	router, entry := t.router.Load(), t.entry.Load()
+	router, entry := t.router(), t.entry.Load()
 	if router == nil || entry == nil || !replayable(entry) {
 		return false
 	}

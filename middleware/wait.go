@@ -40,7 +40,7 @@ func (c *gateContext) Done() <-chan struct{} {
 	if !c.wait.CompareAndSwap(nil, w) {
 		return c.wait.Load().done
 	}
-	w.stops[0] = c.t.router.Load().Watch(int(c.t.route.Load()), func() { w.end(true) })
+	w.stops[0] = c.t.router().Watch(int(c.t.route.Load()), func() { w.end(true) })
 	stop := context.AfterFunc(c.Context, func() { w.end(false) })
 	w.stops[1] = func() { stop() }
 	return w.done
@@ -80,7 +80,7 @@ func (c *gateContext) release() bool {
 // resting reports whether the gate of the turn's route has opened under it:
 // whoever has waited looks, and goes no further.
 func (t *turn) resting() bool {
-	if t.router.Load() == nil {
+	if t.router() == nil {
 		return false
 	}
 	t.mu.Lock()
@@ -105,7 +105,7 @@ func (t *turn) sleep(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		wait := ctx
 		var gate *gateContext
-		if t.router.Load() != nil && !t.probe.Load() {
+		if t.router() != nil && !t.probe.Load() {
 			gate = &gateContext{Context: ctx, t: t}
 			wait = gate
 		}
