@@ -2,7 +2,6 @@ package meteredredis
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
@@ -33,13 +32,14 @@ func (b *budget) acquire(ctx context.Context, w *waiter) (g bucket.Grant, err er
 		b.mu.Unlock()
 		return o.acquire(ctx, b, w)
 	}
-	b.line.add(w)
 	if now := time.Now(); b.blocked.After(now) && !w.deadline.IsZero() {
 		if err := b.tooLate(w, now); err != nil {
-			b.line.remove(w)
 			b.mu.Unlock()
 			return g, err, false
 		}
+	}
+	if b.line.add(w); w.index == 0 {
+		b.blocked = time.Time{} // that was said to another head
 	}
 	b.look()
 	b.mu.Unlock()
@@ -49,8 +49,8 @@ func (b *budget) acquire(ctx context.Context, w *waiter) (g bucket.Grant, err er
 	case <-ctx.Done():
 		b.mu.Lock()
 		if w.index >= 0 {
-			b.line.remove(w)
 			err := b.interrupted(ctx, w)
+			b.withdraw(w)
 			b.look()
 			b.mu.Unlock()
 			return g, err, false
@@ -91,30 +91,15 @@ func (b *budget) admissible(w *waiter) error {
 	return nil
 }
 
-// tooLate returns the error of a call that cannot leave before its deadline, or nil.
-func (b *budget) tooLate(w *waiter, now time.Time) error {
-	ahead := make([]float64, len(b.limits))
-	for _, o := range b.line {
-		if o.place.Before(w.place) {
-			for i, share := range o.shares {
-				ahead[i] += float64(share)
-			}
-		}
+// withdraw takes w out of line, who is not let go. If it is the head that the store has told to wait, the next one
+// asks at once, and the store forgets its claim. Called with mu held.
+func (b *budget) withdraw(w *waiter) {
+	head := w.index == 0
+	b.line.remove(w)
+	if head && !b.blocked.IsZero() {
+		b.blocked = time.Time{}
+		b.say(0)
 	}
-	if at, unit := b.departs(w, ahead, now); at.After(w.deadline) {
-		return bucket.NewWaitError(b.key, unit, at.Sub(now), nil)
-	}
-	return nil
-}
-
-// interrupted is the error of a call whose context ended while it waited.
-func (b *budget) interrupted(ctx context.Context, w *waiter) error {
-	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return bucket.Interrupted(ctx, b.key)
-	}
-	now := time.Now()
-	at, unit := b.departs(w, make([]float64, len(b.limits)), now)
-	return bucket.NewWaitError(b.key, unit, at.Sub(now), context.Cause(ctx))
 }
 
 // evict sends all who wait to the fallback.
@@ -125,7 +110,7 @@ func (b *budget) evict() {
 	for _, w := range out {
 		w.index, w.local = -1, true
 	}
-	b.blocked = time.Time{}
+	b.blocked, b.window = time.Time{}, window{}
 	b.mu.Unlock()
 	for _, w := range out {
 		w.finish()
@@ -149,18 +134,23 @@ func (b *budget) retire() {
 	}
 }
 
-// close retires the budget: whoever waits is refused, and the store is told what it has not been told.
-func (b *budget) close() {
+// close retires the budget: whoever waits is refused, and the store is told what it has not been told, if tell.
+func (b *budget) close(tell bool) error {
 	b.mu.Lock()
+	if !b.blocked.IsZero() {
+		b.say(0) // the head's claim is void
+	}
 	b.retire()
 	out := b.line
 	b.line = nil
 	for _, w := range out {
 		w.index, w.err = -1, ErrClosed
 	}
-	last := b.batch
-	b.batch = nil
-	if b.away() != nil {
+	var last *batch
+	if !b.calling { // else it goes with the next call
+		last, b.batch = b.batch, nil
+	}
+	if b.away() != nil || !tell {
 		last = nil
 	}
 	if last != nil {
@@ -170,9 +160,11 @@ func (b *budget) close() {
 	for _, w := range out {
 		w.finish()
 	}
-	if last != nil {
-		b.limiter.store.decide(b.name, last)
+	if last == nil {
+		return nil
 	}
+	_, err := b.limiter.store.decide(b.name, last)
+	return err
 }
 
 func (b *budget) stats(now time.Time) bucket.KeyStats {

@@ -37,22 +37,14 @@ type budget struct {
 	batch    *batch      // what goes with the next
 	timer    *time.Timer // for the head, or for what is to be told
 	alarm    time.Time   // what the timer is set to; zero if it is not
-	blocked  time.Time   // the store said: not before
+	blocked  time.Time   // the store said to the head: not before
+	window   window
 
 	known    knowledge
 	spent    []float64              // admitted by the fallback since the store went, for each limit
 	back     *comeback              // what the store is to be told of that time
 	differed bool                   // another process has lower limits, and that was said
 	down     atomic.Pointer[outage] // of this key alone
-}
-
-// knowledge is what the store said last.
-type knowledge struct {
-	epoch  int64 // nobody if none is known
-	at     time.Time
-	levels []float64
-	hold   time.Time
-	beat   time.Time // when this process last said that it lives
 }
 
 const (
@@ -154,10 +146,13 @@ func (b *budget) run() {
 	}()
 	timer := time.NewTimer(linger)
 	defer timer.Stop()
+	s := &b.limiter.store
 	for {
+		s.enter()
 		b.mu.Lock()
 		out, asked := b.compose(time.Now())
 		if out == nil {
+			s.leave()
 			parked := !b.gone && b.away() == nil
 			b.calling, b.parked = false, parked
 			b.look() // perhaps there is something since, or later
@@ -185,22 +180,24 @@ func (b *budget) run() {
 		b.watch()
 		b.mu.Unlock()
 
-		r, err := b.limiter.store.eval(b.name, out)
+		r, err := s.eval(b.name, out)
 		b.mu.Lock()
 		if err == nil && r.declare && b.flight == out {
 			out.declared = b.declaration(time.Now())
 			b.mu.Unlock()
-			r, err = b.limiter.store.eval(b.name, out)
+			r, err = s.eval(b.name, out)
 			b.mu.Lock()
 		}
 		if b.flight != out {
 			givenUp = true
 			b.mu.Unlock()
+			s.stuck.Add(-1)
 			return
 		}
 		b.flight = nil
 		b.watchdog.Stop()
 		b.mu.Unlock()
+		s.leave()
 		if err != nil {
 			b.failed(out, err)
 			return
@@ -224,6 +221,8 @@ func (b *budget) watch() {
 		}
 		b.mu.Unlock()
 		if late {
+			b.limiter.store.stuck.Add(1)
+			b.limiter.store.leave()
 			b.failed(out, errTimeout)
 			b.limiter.running.Done() // Close does not wait for a client that hangs
 		}
@@ -234,8 +233,8 @@ func (b *budget) watch() {
 // It returns whom it asks for. Called with mu held.
 func (b *budget) compose(now time.Time) (*batch, []*waiter) {
 	wants := b.wants() && !b.blocked.After(now)
-	owes := b.owes()
-	if due := b.batch != nil && !b.batch.due.After(now); !wants && !due && !owes || b.gone || b.away() != nil {
+	due := b.batch != nil && (b.gone || !b.batch.due.After(now))
+	if !wants && !due && (b.gone || !b.owes()) || b.away() != nil {
 		return nil, nil
 	}
 	out := b.batch
@@ -315,14 +314,23 @@ func (b *budget) apply(r reply, out *batch, asked []*waiter) {
 		w.grant = bucket.NewGrant(b, c.id, bucket.GrantInfo{Waited: now.Sub(w.arrived), Overdue: r.probe == 1, Place: w.place})
 		left = append(left, w)
 	}
-	b.blocked = time.Time{}
+	b.blocked, b.window = time.Time{}, window{}
 	if r.wait > 0 && r.granted < len(asked) {
-		b.blocked = now.Add(max(r.wait, min(rest, b.half())))
-		if head := asked[r.granted]; r.probe == 2 && head.index >= 0 {
-			b.line.remove(head)
-			head.err = bucket.NewWaitError(b.key, b.binding(head, now), r.wait, bucket.ErrOverdue)
-			left = append(left, head)
-			b.blocked = time.Time{}
+		head := asked[r.granted]
+		switch {
+		case head.index < 0:
+			b.say(0) // it has gone meanwhile: its claim is void
+		case head.index > 0: // somebody has come back to a place before it
+		default:
+			b.blocked = now.Add(max(r.wait, min(rest, b.half())))
+			if r.window > 0 {
+				b.window = window{head, now.Add(r.window), b.limits[min(r.binding, len(b.limits)-1)].Unit}
+			}
+			if r.probe == 2 {
+				head.err = bucket.NewWaitError(b.key, b.binding(head, now), r.wait, bucket.ErrOverdue)
+				b.withdraw(head)
+				left = append(left, head)
+			}
 		}
 	}
 	left = append(left, b.doomed(now)...)
@@ -348,115 +356,4 @@ func (b *budget) half() time.Duration {
 		}
 	}
 	return half
-}
-
-// learn notes what the store said of the budget.
-func (b *budget) learn(r reply, out *batch, now time.Time) {
-	k := &b.known
-	if out.back == b.back {
-		b.back = nil
-	}
-	k.epoch, k.at, k.hold = r.epoch, now, now.Add(r.hold)
-	if k.levels == nil {
-		k.levels = make([]float64, len(b.limits))
-	}
-	for i := range k.levels {
-		k.levels[i] = r.limits[i].available
-	}
-	if r.processes > 0 {
-		b.limiter.processes.Store(int64(max(r.processes, b.limiter.config.Processes)))
-	}
-}
-
-// level is what of a limit there should be now, as far as one knows.
-func (b *budget) level(i int, now time.Time) float64 {
-	l := &b.limits[i]
-	if b.known.levels == nil {
-		return float64(l.capacity)
-	}
-	level := b.known.levels[i] - b.spent[i]
-	if l.Shape == bucket.TokenBucket {
-		level += l.rate * micros(now.Sub(b.known.at))
-	} else if now.Sub(b.known.at) >= l.Per {
-		level = float64(l.capacity) - b.spent[i]
-	}
-	return min(level, float64(l.capacity))
-}
-
-// declaration is what is said to a store that has lost the budget.
-func (b *budget) declaration(now time.Time) *declaration {
-	d := &declaration{levels: make([]float64, len(b.limits)), hold: max(b.known.hold.Sub(now), 0)}
-	for i := range d.levels {
-		d.levels[i] = b.level(i, now)
-	}
-	return d
-}
-
-// doomed takes those out of line who cannot leave before their deadline: no refund is assumed, and nobody else
-// either. Called with mu held, when the store has just spoken.
-func (b *budget) doomed(now time.Time) []*waiter {
-	limited := 0
-	for _, w := range b.line {
-		if !w.deadline.IsZero() {
-			limited++
-		}
-	}
-	if limited == 0 {
-		return nil
-	}
-	ahead := make([]float64, len(b.limits))
-	order := slices.Clone(b.line)
-	slices.SortFunc(order, func(x, y *waiter) int {
-		if x.place.Before(y.place) {
-			return -1
-		}
-		return 1
-	})
-	var out []*waiter
-	for _, w := range order {
-		at, unit := b.departs(w, ahead, now)
-		if !w.deadline.IsZero() && at.After(w.deadline) {
-			b.line.remove(w)
-			w.err = bucket.NewWaitError(b.key, unit, at.Sub(now), nil)
-			out = append(out, w)
-			continue
-		}
-		for i, share := range w.shares {
-			ahead[i] += float64(share)
-		}
-	}
-	return out
-}
-
-// departs is a lower bound of when w leaves, and the unit of the limit that binds; Requests for a hold.
-func (b *budget) departs(w *waiter, ahead []float64, now time.Time) (time.Time, bucket.Unit) {
-	at, unit := now, bucket.Requests
-	if b.known.hold.After(at) {
-		at = b.known.hold
-	}
-	for i := range b.limits {
-		l := &b.limits[i]
-		if l.Shape != bucket.TokenBucket {
-			continue // what comes back when is known to the store alone
-		}
-		need := ahead[i] + float64(min(w.shares[i], l.capacity)) - b.level(i, now)
-		if need <= 0 {
-			continue
-		}
-		if t := now.Add(span(need / l.rate)); t.After(at) {
-			at, unit = t, l.Unit
-		}
-	}
-	if patience := b.limiter.config.MaxWait; patience > 0 {
-		if t := w.arrived.Add(patience); at.After(t) && t.After(b.known.hold) {
-			at = t // overdue, it may leave all the same
-		}
-	}
-	return at, unit
-}
-
-// binding is the unit of the limit that keeps w back.
-func (b *budget) binding(w *waiter, now time.Time) bucket.Unit {
-	_, unit := b.departs(w, make([]float64, len(b.limits)), now)
-	return unit
 }

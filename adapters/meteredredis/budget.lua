@@ -42,6 +42,7 @@ else
 end
 
 local LAYOUT, FLOOR, NONE, SLICES, NOBODY = 1, -2 ^ 60, -2 ^ 62, 256, 0
+local MOST = 2 ^ 53 -- of what is answered
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 
@@ -166,7 +167,10 @@ if declared then
 	hold = arg()
 	if known ~= h.epoch then
 		for i = 1, k do lower(limits[i], levels[i]) end
-		if hold > 0 then h.hold = max(h.hold, now + hold) end
+		if hold > 0 then
+			h.hold = max(h.hold, now + hold)
+			h.rn, h.rs, h.rf, h.rp = h.rn + 1, 1, 0, 0
+		end
 	end
 end
 
@@ -247,7 +251,7 @@ end
 -- Who wants to leave: groups of calls of one cost each, in order; the head of them has waited for age.
 local age, groups = arg(), arg()
 local arrived = now - age
-local granted, probe, wait, ramp = 0, 0, stay, 0
+local granted, probe, wait, ramp, window, binding = 0, 0, stay, 0, 0, 0
 local n_before, before = h.n, {}
 for i = 1, k do before[i] = limits[i].cum end
 
@@ -316,10 +320,13 @@ elseif groups > 0 then
 			local short = need - available(l)
 			if short > 0 then
 				if l.window then
+					local own = short - (need - min(cost, l.cap)) -- without the claim
 					for _, e in ipairs(l.entries) do
-						short = short - e[2]
+						local till = e[1] + l.per - now
+						if own > 0 and own <= e[2] and till > window then window, binding = till, i end
+						short, own = short - e[2], own - e[2]
 						if short <= 0 then
-							wait = max(wait, e[1] + l.per - now)
+							wait = max(wait, till)
 							break
 						end
 					end
@@ -385,8 +392,8 @@ end
 
 -- All is decided: write it.
 local ttl = max(h.hold - now, 0) + 10000000
-local reply = {granted, probe, ceil(wait), ceil(max(h.hold - now, 0)), h.epoch, now, n_before,
-	h.rs > 0 and h.rn or 0, processes, warn}
+local reply = {granted, probe, ceil(min(wait, MOST)), ceil(min(max(h.hold - now, 0), MOST)), h.epoch, now, n_before,
+	h.rs > 0 and h.rn or 0, processes, warn, ceil(window), binding}
 local n, r = #write + 2, #reply
 for i = 1, k do
 	local l = limits[i]
@@ -403,7 +410,7 @@ for i = 1, k do
 		ttl = max(ttl, 2 * l.per, 2 * (l.cap - free) / l.rate)
 	end
 	write[n + 1], write[n + 2] = l.name, s
-	reply[r + 1], reply[r + 2], reply[r + 3] = floor(free * 1000), before[i], l.extra
+	reply[r + 1], reply[r + 2], reply[r + 3] = floor(max(min(free, 9e12), -9e12) * 1e6), before[i], l.extra
 	n, r = n + 2, r + 3
 end
 -- The key lives for half as long again as it must, so that not every call has to say so.

@@ -180,16 +180,18 @@ type reply struct {
 	wait      time.Duration // until the next one may come; 0 if all left
 	hold      time.Duration
 	epoch     int64
-	at        int64 // the instant of the admissions, on the server's clock
-	number    int64 // of admissions before them
-	ramp      int64 // the ramp that they belong to; 0 is none
-	processes int   // seen lately; 0 if it was not asked for
-	differ    bool  // another process has lower limits
+	at        int64         // the instant of the admissions, on the server's clock
+	number    int64         // of admissions before them
+	ramp      int64         // the ramp that they belong to; 0 is none
+	processes int           // seen lately; 0 if it was not asked for
+	differ    bool          // another process has lower limits
+	window    time.Duration // a window keeps the head for as long, whatever other processes claim; 0 if none does
+	binding   int           // which limit it is
 	limits    []limitReply
 }
 
 type limitReply struct {
-	available float64 // rounded down to a thousandth
+	available float64 // rounded down to a millionth, and nine billion thousands at most
 	charged   int64   // on this budget before these admissions
 	extra     int64   // charged beyond estimates
 }
@@ -201,18 +203,20 @@ func parseReply(words []int64, k int) (reply, error) {
 	if len(words) == 0 {
 		return reply{declare: true}, nil
 	}
-	const head = 10
-	if len(words) != head+3*k || words[0] < 0 || words[1] < 0 || words[2] < 0 || words[3] < 0 || words[8] < 0 {
+	const head = 12
+	if len(words) != head+3*k || words[0] < 0 || words[1] < 0 || words[2] < 0 || words[3] < 0 || words[8] < 0 ||
+		words[10] < 0 || words[11] < 0 || words[11] > int64(k) {
 		return reply{}, fmt.Errorf("%w: %v for %d limits", errReply, words, k)
 	}
 	r := reply{
 		granted: int(words[0]), probe: int(words[1]), wait: span(float64(words[2])), hold: span(float64(words[3])),
 		epoch: words[4], at: words[5], number: words[6], ramp: words[7], processes: int(words[8]), differ: words[9] == 1,
+		window: span(float64(words[10])), binding: int(max(words[11]-1, 0)),
 		limits: make([]limitReply, k),
 	}
 	for i := range r.limits {
 		at := head + 3*i
-		r.limits[i] = limitReply{float64(words[at]) / 1000, words[at+1], words[at+2]}
+		r.limits[i] = limitReply{float64(words[at]) / 1e6, words[at+1], words[at+2]}
 	}
 	return r, nil
 }

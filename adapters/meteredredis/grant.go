@@ -35,7 +35,8 @@ func (b *budget) open(w *waiter, r reply, i int, charged []int64, now time.Time)
 	return c
 }
 
-// say adds an operation to what is told to the store next, within the given time.
+// say adds an operation to what is told to the store next, within the given time; without one the store is asked
+// all the same.
 func (b *budget) say(within time.Duration, words ...string) {
 	due := time.Now().Add(within)
 	if b.batch == nil {
@@ -44,7 +45,9 @@ func (b *budget) say(within time.Duration, words ...string) {
 	if due.Before(b.batch.due) {
 		b.batch.due = due
 	}
-	b.batch.ops = append(b.batch.ops, words)
+	if len(words) > 0 {
+		b.batch.ops = append(b.batch.ops, words)
+	}
 }
 
 // end closes c, which came to cost final; unsent says that nothing of it was sent. Called with mu held.
@@ -107,10 +110,22 @@ func (b *budget) Served(id uint64) {
 
 // Refused says that the server refused the call: its tokens come back, the key is held for all.
 func (b *budget) Refused(id uint64, hold time.Duration) {
+	known := false
 	b.with(id, func(c *call) {
+		known = true
 		b.end(c, bucket.Cost{Requests: c.cost.Requests}, false)
 		b.hold(hold)
 	})
+	if known {
+		b.holdFallback(hold)
+	}
+}
+
+// holdFallback holds the key where calls are let go while the store is away.
+func (b *budget) holdFallback(d time.Duration) {
+	if o := b.away(); o != nil && o.local != nil && d > 0 {
+		o.local.Hold(b.key, time.Now().Add(d))
+	}
 }
 
 // hold holds the key, here at once and everywhere as soon as the store knows. Called with mu held.
@@ -168,8 +183,7 @@ func (b *budget) match(m *bucket.Meter) int {
 
 // Settle says what the call really cost.
 func (b *budget) Settle(id uint64, cost bucket.Cost) {
-	cost = bucket.Cost{
-		Requests: max(cost.Requests, 0), InputTokens: max(cost.InputTokens, 0), OutputTokens: max(cost.OutputTokens, 0)}
+	cost = clamped(cost)
 	b.with(id, func(c *call) { b.end(c, cost, false) })
 }
 

@@ -31,8 +31,7 @@ type Limiter struct {
 	closed  bool
 	running sync.WaitGroup // calls to the store, the probe, what is told
 
-	processes atomic.Int64
-	down      atomic.Pointer[outage]
+	down atomic.Pointer[outage]
 
 	telling sync.Mutex
 	untold  []middleware.Event
@@ -57,14 +56,10 @@ func New(client redis.UniversalClient, c Config) (*Limiter, error) {
 	c = c.withDefaults()
 	l := &Limiter{
 		config:  c,
-		store:   store{client: client, hash: redis.NewScript(source).Hash(), timeout: c.Timeout},
+		store:   newStore(client, c.Timeout),
 		pid:     1 + rand.Int64N(1<<48),
 		start:   time.Now(),
 		budgets: map[string]*budget{},
-	}
-	l.processes.Store(defaultProcesses)
-	if c.Processes > 0 {
-		l.processes.Store(int64(c.Processes))
 	}
 	if err := l.try(); err != nil {
 		if refuses(err) {
@@ -101,10 +96,12 @@ func (l *Limiter) Acquire(ctx context.Context, key string, cost bucket.Cost) (bu
 // maxCost is the most that one component of a cost counts, as in bucket.
 const maxCost = 1 << 44
 
+// clamped returns c with each component between 0 and maxCost.
 func clamped(c bucket.Cost) bucket.Cost {
-	return bucket.Cost{
-		Requests: min(c.Requests, maxCost), InputTokens: min(c.InputTokens, maxCost), OutputTokens: min(c.OutputTokens, maxCost)}
+	return bucket.Cost{Requests: clamp(c.Requests), InputTokens: clamp(c.InputTokens), OutputTokens: clamp(c.OutputTokens)}
 }
+
+func clamp(n int64) int64 { return max(min(n, maxCost), 0) }
 
 // budget returns the budget of key.
 func (l *Limiter) budget(key string) (*budget, error) {
@@ -196,9 +193,7 @@ func (l *Limiter) Hold(key string, until time.Time) {
 	}
 	b.look()
 	b.mu.Unlock()
-	if o := b.away(); o != nil && o.local != nil {
-		o.local.Hold(key, until)
-	}
+	b.holdFallback(time.Until(until))
 }
 
 // HeldFor returns how long key is held yet, as far as this process knows; 0 if it is not.
@@ -248,11 +243,14 @@ func (l *Limiter) Close() error {
 	if o := l.down.Load(); o != nil {
 		o.end()
 	}
+	tell := true
 	for _, b := range l.all() {
 		if o := b.down.Load(); o != nil {
 			o.end()
 		}
-		b.close()
+		if b.close(tell) != nil {
+			tell = false // nor will it hear of the others
+		}
 	}
 	l.running.Wait()
 	return nil

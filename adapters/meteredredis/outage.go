@@ -38,7 +38,7 @@ var errBack = errors.New("meteredredis: the store is there again")
 
 func (l *Limiter) newOutage(reason error, only *budget) *outage {
 	o := &outage{reason: reason, only: only, seeded: map[string]bool{}, began: time.Now()}
-	o.share = (1 - margin) / float64(max(l.processes.Load(), 1))
+	o.share = (1 - margin) / float64(l.sharers())
 	o.over, o.end = context.WithCancel(context.Background())
 	c := l.config.local()
 	switch l.config.OnStoreDown {
@@ -52,6 +52,36 @@ func (l *Limiter) newOutage(reason error, only *budget) *outage {
 	}
 	o.local, _ = bucket.New(c) // c was validated
 	return o
+}
+
+// sharers is how many processes share the budgets: the most that the store has seen lately on one of them.
+func (l *Limiter) sharers() int {
+	type seen struct {
+		n  int
+		at time.Time
+	}
+	var all []seen
+	var last time.Time
+	for _, b := range l.all() {
+		b.mu.Lock()
+		if k := &b.known; k.processes > 0 {
+			all = append(all, seen{k.processes, k.at})
+			if k.at.After(last) {
+				last = k.at
+			}
+		}
+		b.mu.Unlock()
+	}
+	most := l.config.Processes
+	if most == 0 && len(all) == 0 {
+		return defaultProcesses
+	}
+	for _, s := range all {
+		if last.Sub(s.at) < time.Minute { // a key that is out of use says nothing
+			most = max(most, s.n)
+		}
+	}
+	return max(most, 1)
 }
 
 // limitsFor is what the budget of a key was made with; nobody is asked again.
@@ -115,12 +145,13 @@ func (l *Limiter) begin(o *outage) {
 	go l.search(o)
 }
 
-// restore puts back what the store was not told. What may have happened is not said again: a refund least of
-// all. Called with mu held.
+// restore puts back what the store was not told. Of what may have happened only that is said again which cannot let
+// more go if it is heard twice: no refund. Called with mu held.
 func (b *budget) restore(out *batch, reason error) {
 	untold := answered(reason)
 	for _, op := range out.ops {
-		if op[0] != opBack && (untold || op[0] == opHold) { // a hold is the same twice
+		again := op[0] == opHold || op[0] == opExtra || op[0] == opReport
+		if op[0] != opBack && (untold || again) {
 			b.say(0, op...)
 		}
 	}
@@ -248,7 +279,8 @@ func (o *outage) acquire(ctx context.Context, b *budget, w *waiter) (g bucket.Gr
 	}
 	b.look()
 	b.mu.Unlock()
-	return g, nil, false
+	s := &stray{b: b, o: o, cost: w.cost, grant: g}
+	return bucket.NewGrant(s, 0, bucket.GrantInfo{Waited: g.Waited(), Overdue: g.Overdue(), Place: g.Place()}), nil, false
 }
 
 // seed sets the fallback's levels to this process's share of what was known last.

@@ -16,11 +16,26 @@ type store struct {
 	client  redis.UniversalClient
 	hash    string // of the script
 	timeout time.Duration
-	stuck   atomic.Int64 // calls under way, given up or not
+	gate    chan struct{} // has a token for each call under way that was not given up
+	stuck   atomic.Int64  // calls that were given up and have not returned
 }
 
-// mostStuck is how many calls may be under way: those that hang hold a goroutine each.
+// mostStuck is how many calls may hang: each holds a goroutine.
 const mostStuck = 1000
+
+// newStore returns the script on client. As many calls may be under way as client has connections, if that is known:
+// a wait for one of them is not the store's fault.
+func newStore(client redis.UniversalClient, timeout time.Duration) store {
+	wide := 64
+	if c, ok := client.(interface{ Options() *redis.Options }); ok && c.Options().PoolSize > 0 {
+		wide = c.Options().PoolSize
+	}
+	return store{client: client, hash: redis.NewScript(source).Hash(), timeout: timeout, gate: make(chan struct{}, wide)}
+}
+
+// enter waits until one more call may be under way; leave ends one.
+func (s *store) enter() { s.gate <- struct{}{} }
+func (s *store) leave() { <-s.gate }
 
 var errTimeout = errors.New("meteredredis: the store did not answer in time")
 
@@ -38,9 +53,13 @@ func (s *store) decide(name string, b *batch) (reply, error) {
 		err error
 	}
 	got := make(chan answer, 1)
+	var over atomic.Bool // the call, or the wait for it
 	go func() {
 		r, err := s.eval(name, b)
 		got <- answer{r, err}
+		if !over.CompareAndSwap(false, true) {
+			s.stuck.Add(-1)
+		}
 	}()
 	timer := time.NewTimer(s.timeout)
 	defer timer.Stop()
@@ -48,6 +67,9 @@ func (s *store) decide(name string, b *batch) (reply, error) {
 	case a := <-got:
 		return a.r, a.err
 	case <-timer.C:
+		if over.CompareAndSwap(false, true) {
+			s.stuck.Add(1)
+		}
 		return reply{}, errTimeout
 	}
 }
@@ -55,11 +77,9 @@ func (s *store) decide(name string, b *batch) (reply, error) {
 // eval runs the script by its hash, and by its text where the engine does not have it.
 // It takes as long as the client library does.
 func (s *store) eval(name string, b *batch) (r reply, err error) {
-	if s.stuck.Add(1) > mostStuck {
-		s.stuck.Add(-1)
+	if s.stuck.Load() >= mostStuck {
 		return reply{}, fmt.Errorf("%w: %d calls hang", errTimeout, mostStuck)
 	}
-	defer s.stuck.Add(-1)
 	defer func() {
 		if p := recover(); p != nil { // of a client library, or of a hook in it
 			err = fmt.Errorf("meteredredis: the client panicked: %v", p)
@@ -88,5 +108,11 @@ func (s *store) send(args ...any) ([]int64, error) {
 
 // ofKey reports whether err is about one key, and not about the store.
 func ofKey(err error) bool {
-	return strings.Contains(err.Error(), "WRONGTYPE") || strings.Contains(err.Error(), "METEREDLAYOUT")
+	text := err.Error()
+	if strings.Contains(text, "WRONGTYPE") || strings.Contains(text, "METEREDLAYOUT") {
+		return true
+	}
+	// What is in the hash cannot be read. An engine before 7.0 says so of all that a script meets.
+	return strings.HasPrefix(text, "ERR user_script") ||
+		strings.HasPrefix(text, "ERR Error running script") && !strings.Contains(text, ": -")
 }

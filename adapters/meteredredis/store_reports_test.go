@@ -38,7 +38,7 @@ type fakeEngine struct {
 
 func (f *fakeEngine) Process(_ context.Context, cmd redis.Cmder) error {
 	if f.calls.Add(1) == 1 {
-		cmd.(once).SetVal([]int64{0, 0, 0, 0, 5, 1, 0, 0, 1, 0}) // to a call for no budget
+		cmd.(once).SetVal([]int64{0, 0, 0, 0, 5, 1, 0, 0, 1, 0, 0, 0}) // to a call for no budget
 		return nil
 	}
 	err := f.do(cmd)
