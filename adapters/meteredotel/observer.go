@@ -117,12 +117,11 @@ func (o *Observer) observeRare(ctx context.Context, s *series, e middleware.Even
 		in.escalations.Add(ctx, 1, s.add...)
 	case middleware.Rerouted:
 		in.reroutes.Add(ctx, 1, s.add...)
+	case middleware.Doubted:
+		in.doubts.Add(ctx, 1, s.add...)
 	case middleware.StoreDown:
 		in.store.Add(ctx, 1, with(attribute.String(stateKey, "down")))
 	case middleware.StoreUp:
-		if e.Err != nil {
-			return // it was never away: another process has declared other limits
-		}
 		in.store.Add(ctx, 1, with(attribute.String(stateKey, "up")))
 	}
 }

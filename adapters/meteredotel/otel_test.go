@@ -119,7 +119,7 @@ func TestOtelCountsEachKindOfEvent(t *testing.T) {
 		{Kind: middleware.Rerouted, Key: "k", Route: "backup"},
 		{Kind: middleware.StoreDown, Err: errors.New("gone")},
 		{Kind: middleware.StoreUp},
-		{Kind: middleware.StoreUp, Err: errors.New("limits differ")}, // no return
+		{Kind: middleware.Doubted, Key: "k", Err: errors.New("limits differ")},
 	} {
 		r.Observe(ctx, e)
 	}
@@ -138,6 +138,7 @@ func TestOtelCountsEachKindOfEvent(t *testing.T) {
 		"metered.client.retries{error.type=_OTHER,metered.key=k}":                                         "1",
 		"metered.client.escalations{metered.key=k}":                                                       "1",
 		"metered.client.reroutes{metered.key=k,metered.route=backup}":                                     "1",
+		"metered.client.doubts{metered.key=k}":                                                            "1",
 		"metered.store.changes{metered.key=,metered.store.state=down}":                                    "1",
 		"metered.store.changes{metered.key=,metered.store.state=up}":                                      "1",
 	})

@@ -52,9 +52,8 @@ type Config struct {
 	Processes int
 
 	// Observer is told once when the store goes (StoreDown, with the reason in Err), once when it is there
-	// again (StoreUp), and once for each key for which another process has declared lower limits (StoreDown
-	// would be wrong: it is a StoreUp with an Err that matches ErrLimitsDiffer). It may be slow: it is
-	// called beside the requests. nil tells nobody.
+	// again (StoreUp), and once for each key of which another process was told lower limits (Doubted, with
+	// ErrLimitsDiffer in Err). It may be slow: it is called beside the requests. nil tells nobody.
 	Observer middleware.Observer
 }
 

@@ -315,5 +315,5 @@ func (o *outage) seed(b *budget) {
 
 // eventDiffers says that another process has lower limits for a key.
 func eventDiffers(key string) middleware.Event {
-	return middleware.Event{Kind: middleware.StoreUp, Key: key, Err: ErrLimitsDiffer}
+	return middleware.Event{Kind: middleware.Doubted, Key: key, Err: ErrLimitsDiffer}
 }

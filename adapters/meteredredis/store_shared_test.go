@@ -281,7 +281,7 @@ func TestLimitsDiffer(t *testing.T) {
 	if n != 9 {
 		t.Errorf("%d left after the first, of 10 in an hour", n)
 	}
-	eventually(t, "it is told", func() bool { e, ok := high.first(middleware.StoreUp); return ok && errors.Is(e.Err, ErrLimitsDiffer) })
+	eventually(t, "it is told", func() bool { e, ok := high.first(middleware.Doubted); return ok && errors.Is(e.Err, ErrLimitsDiffer) })
 	if len(high.all) != 1 || len(low.all) != 0 {
 		t.Errorf("%d events where the limits are higher, %d where they are lower", len(high.all), len(low.all))
 	}
