@@ -18,6 +18,9 @@ func originKey(scheme, host string) string {
 		name, port = strings.TrimSuffix(host, ":"), ""
 		name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
 	}
+	if strings.ContainsAny(name, "[]") { // no host at all
+		return scheme + "://" + host
+	}
 	if port == "" {
 		switch scheme {
 		case "https":
