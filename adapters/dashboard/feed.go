@@ -13,8 +13,8 @@ const (
 	mostViewers = 64
 	// every is how often they are told.
 	every = time.Second
-	// slot is how many views go by between two with histories: a slot of a history is ten seconds.
-	slot = 10
+	// slot is how many views go by from one with histories to the next: a slot of a history is ten seconds.
+	slot = 5
 	// patience is how long a viewer may take none of what he is told: then he makes room for another.
 	patience = 10 * time.Second
 )

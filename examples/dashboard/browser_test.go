@@ -102,7 +102,7 @@ func TestPageInABrowser(t *testing.T) {
 	if !strings.Contains(word, "green") && !strings.Contains(word, "red") && !strings.Contains(word, "amber") {
 		t.Errorf("health is %q", word)
 	}
-	run("figures move", chromedp.Poll(`(() => { const now = document.querySelector("article dd").textContent;
+	run("figures move", chromedp.Poll(`(() => { const now = document.querySelector("article [data-fact=sends]").textContent;
 		window.first ??= now; return now !== window.first })()`, nil))
 	run("sparklines are drawn", chromedp.Poll(`document.querySelectorAll("article .spark canvas").length === 4`, nil))
 	run("a hold counts down", chromedp.Poll(`[...document.querySelectorAll(".hold")].some(e => !e.hidden && e.textContent.startsWith("held for"))`, nil),

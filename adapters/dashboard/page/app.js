@@ -8,114 +8,151 @@
     return e;
   };
   const say = (e, text) => { if (e.textContent !== text) e.textContent = text; };
-  const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-  const number = (n) => short.format(n);
-  const percent = (x) => (x === 0 ? "0 %" : (100 * x).toFixed(x < 0.01 ? 2 : 1) + " %");
-  const time = (ms) => ms < 1 ? "0" : ms < 1000 ? Math.round(ms) + " ms" : ms < 90000 ? (ms / 1000).toFixed(1) + " s" : Math.round(ms / 60000) + " min";
-  const period = (s) => s === 1 ? "a second" : s === 60 ? "a minute" : s === 3600 ? "an hour" : s === 86400 ? "a day" : "in " + time(1000 * s);
-  const words = { green: "healthy", amber: "some refused", red: "refused" };
+
+  // How figures are said.
+  const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+  const number = (n) => (n < 0 ? "−" : "") + short.format(Math.abs(n));
+  const left = (n) => number(Math.abs(n) >= 10 ? Math.floor(n) : Math.floor(n * 10) / 10);
+  const percent = (x) => (x === 0 ? "0" : (100 * x).toFixed(x < 0.01 ? 2 : x < 0.1 ? 1 : 0)) + " %";
+  const wait = (ms) => ms < 1 ? "0" : ms < 1000 ? Math.round(ms) + " ms" : ms < 10000 ? (ms / 1000).toFixed(1) + " s" : span(ms);
+  const span = (ms) => {
+    const s = Math.round(ms / 1000), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
+    return d ? d + " d " + (h % 24) + " h" : h ? h + " h " + (m % 60) + " min" : m ? m + " min " + (s % 60) + " s" : s + " s";
+  };
+  const countdown = (ms) => ms < 60000 ? (ms / 1000).toFixed(1) + " s" : span(ms);
+  const periods = { 1: "s", 60: "min", 3600: "h", 86400: "day" };
+  const limit = (l) => l.unit.replace("_", " ") + (l.per > 0 ? " / " + (periods[l.per] || span(1000 * l.per)) : "");
+  const plural = (n, one, many) => n.toLocaleString("en") + " " + (n === 1 ? one : many);
+
+  const words = { green: "✓ green: healthy", amber: "! amber: some refused", red: "✕ red: refused" };
   const rank = { red: 0, amber: 1, green: 2 };
-  const cards = new Map();
-  const histories = new Map();
-  let latest = null, seen = 0;
+  const facts = [["queued", "waiting"], ["in_flight", "in flight"], ["wait50", "wait p50"], ["wait99", "wait p99"],
+    ["sends", "sent"], ["refused", "refused"], ["foreign", "by others"], ["failed", "failed"]];
+
+  const cards = new Map(), histories = new Map();
+  let latest = null, seen = 0, heard = 0;
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  // The share of the sends that was refused, in slots of ten seconds over the last fifteen minutes.
+  // The share of the sends that was refused, a bar for each ten seconds; and where anything was sent, a trace.
   function spark(at) {
+    const bars = uPlot.paths.bars({ size: [0.8, 12] });
+    const line = (scale, name) => ({ scale, stroke: () => colour(name), fill: () => colour(name), width: 0, points: { show: false }, paths: bars });
     return new uPlot({
-      width: Math.max(at.clientWidth, 60), height: 44, cursor: { show: false }, legend: { show: false }, padding: [2, 0, 2, 0],
+      width: at.clientWidth, height: 40, padding: [1, 0, 0, 0], cursor: { show: false }, legend: { show: false },
       axes: [{ show: false }, { show: false }],
-      scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(high, 0.02)] } },
-      series: [{}, { stroke: () => colour("--red"), fill: () => colour("--red") + "33", width: 1.5, points: { show: false }, spanGaps: true }],
-    }, [[], []], at);
+      scales: { x: { time: false, range: (u) => [-0.5, u.data[0].length - 0.5] }, y: { range: (_, low, high) => [0, Math.max(high, 0.01)] }, trace: { range: [0, 1] } },
+      series: [{}, line("trace", "--trace"), line("y", "--red")],
+    }, [[], [], []], at);
   }
 
+  const resized = new ResizeObserver((all) => {
+    for (const { target, contentRect } of all) {
+      const c = cards.get(target.dataset.key);
+      if (!c || contentRect.width < 1) continue;
+      if (!c.plot) draw(c);
+      else if (c.plot.width !== contentRect.width) c.plot.setSize({ width: contentRect.width, height: 40 });
+    }
+  });
+
   function card(name) {
-    const c = { root: make("article"), levels: [], facts: {} };
+    const c = { root: make("article"), levels: [], facts: {}, shares: [] };
     c.root.tabIndex = 0;
-    const top = make("div", "top");
-    c.name = make("h2", "", name);
     c.health = make("span", "health");
-    top.append(c.name, c.health);
-    c.hold = make("p", "hold");
-    c.levelBox = make("div");
-    const facts = make("dl");
-    for (const [id, label] of [["sends", "sent"], ["refused", "refused"], ["failed", "failed"], ["queued", "waiting"], ["in_flight", "in flight"], ["wait", "wait, p50 / p99"]]) {
+    c.hold = make("span", "hold");
+    c.free = make("span", "free", "not held");
+    const state = make("p", "state");
+    state.append(c.health, c.hold, c.free);
+    c.levelBox = make("div", "levels");
+    const list = make("dl");
+    for (const [id, label] of facts) {
       const box = make("div");
       c.facts[id] = make("dd");
+      c.facts[id].dataset.fact = id;
       box.append(make("dt", "", label), c.facts[id]);
-      facts.append(box);
+      list.append(box);
     }
+    const shares = make("p", "shares"), three = make("span");
+    for (const minutes of [1, 5, 15]) {
+      const one = make("span"), b = make("b");
+      one.append(minutes + " min ", b);
+      three.append(one);
+      c.shares.push(b);
+    }
+    shares.append("refused", three);
     c.spark = make("div", "spark");
+    c.spark.dataset.key = name;
     c.spark.setAttribute("role", "img");
-    c.caption = make("p", "caption");
-    c.shares = make("span");
-    c.caption.append(make("span", "", "refused, last 15 minutes"), c.shares);
-    c.root.append(top, c.hold, c.levelBox, facts, c.spark, c.caption);
+    const axis = make("p", "axis");
+    c.peak = make("span");
+    axis.append(make("span", "", "15 min ago"), c.peak, make("span", "", "now"));
+    c.root.append(make("h2", "", name || "(no name)"), state, c.levelBox, list, shares, c.spark, axis);
+    resized.observe(c.spark);
     return c;
   }
 
   function fill(c, k) {
     c.key = k;
-    c.root.className = k.health;
-    say(c.health, k.health + ": " + words[k.health]);
-    c.held = k.held > 0 ? performance.now() + k.held : 0;
+    if (c.root.className !== k.health) c.root.className = k.health;
+    say(c.health, words[k.health]);
+    c.root.setAttribute("aria-label", k.name + ", " + k.health);
+    c.until = k.held > 0 ? heard + k.held : 0;
     countDown(c);
-    while (c.levels.length < (k.levels || []).length) {
-      const row = make("div", "level"), l = { label: make("span"), meter: make("meter"), value: make("b") };
-      row.append(l.label, l.meter, l.value);
-      c.levelBox.append(row);
+    const levels = k.levels || [];
+    while (c.levels.length < levels.length) {
+      const l = { row: make("div"), label: make("span"), meter: make("meter"), value: make("b") };
+      l.row.append(l.label, l.meter, l.value);
+      c.levelBox.append(l.row);
       c.levels.push(l);
-      l.row = row;
     }
     c.levels.forEach((l, i) => {
-      const v = (k.levels || [])[i];
+      const v = levels[i];
       l.row.hidden = !v;
       if (!v) return;
-      say(l.label, v.unit.replace("_", " "));
-      l.meter.max = v.capacity; l.meter.low = v.capacity * 0.1; l.meter.high = v.capacity * 0.25; l.meter.optimum = v.capacity;
+      l.row.className = v.available < 0 ? "level debt" : "level";
+      say(l.label, limit(v));
+      l.meter.max = v.capacity;
       l.meter.value = Math.max(v.available, 0);
-      l.meter.setAttribute("aria-label", v.unit + " left");
-      l.row.title = v.unit + " " + period(v.per);
-      say(l.value, (v.available < 0 ? "−" + number(-v.available) : number(v.available)) + " of " + number(v.capacity));
+      l.meter.setAttribute("aria-label", limit(v) + " left");
+      say(l.value, left(v.available) + " of " + left(v.capacity));
     });
     const refused = Object.values(k.refused || {}).reduce((a, b) => a + b, 0);
-    const f = c.facts;
-    say(f.sends, number(k.sends)); say(f.refused, number(refused)); say(f.failed, number(k.failed));
-    say(f.queued, number(k.queued)); say(f.in_flight, number(k.in_flight)); say(f.wait, time(k.wait50) + " / " + time(k.wait99));
-    f.refused.title = Object.entries(k.refused || {}).map(([a, b]) => a + ": " + b).join(", ");
-    say(c.shares, percent(k.wasted1) + " / " + percent(k.wasted5) + " / " + percent(k.wasted15));
-    c.shares.title = "over 1, 5 and 15 minutes";
-    c.spark.setAttribute("aria-label", "refused share: " + percent(k.wasted15) + " over 15 minutes");
-    if (k.history) histories.set(k.name, k.history);
-    if (k.history && c.root.isConnected) draw(c);
+    for (const [id] of facts) say(c.facts[id], id === "refused" ? number(refused) : id.startsWith("wait") ? wait(k[id]) : number(k[id] || 0));
+    c.facts.foreign.title = "refusals because somebody else used the limit, as far as answers show it";
+    c.facts.refused.title = Object.entries(k.refused || {}).map(([what, n]) => what.replace("_", " ") + ": " + n).join(", ");
+    [k.wasted1, k.wasted5, k.wasted15].forEach((x, i) => say(c.shares[i], percent(x)));
+    c.spark.setAttribute("aria-label", "refused share over 15 minutes: " + percent(k.wasted15));
+    if (k.history) draw(c);
   }
 
   function draw(c) {
     const h = histories.get(c.key.name);
-    if (!h) return;
+    if (!h || !c.spark.clientWidth) return;
     if (!c.plot) c.plot = spark(c.spark);
-    c.plot.setData([h.map((_, i) => i), h.map(([sent, refused]) => (sent ? Math.min(1, refused / sent) : 0))]);
+    const shares = h.map(([sent, refused]) => (refused ? Math.min(1, refused / Math.max(sent, 1)) : null));
+    c.plot.setData([h.map((_, i) => i), h.map(([sent]) => (sent ? 0.06 : null)), shares]);
+    say(c.peak, "peak " + percent(Math.max(0, ...shares)));
   }
 
   function countDown(c) {
-    const left = c.held - performance.now();
-    c.hold.hidden = !(c.held && left > 0);
-    if (!c.hold.hidden) say(c.hold, "held for " + (left / 1000).toFixed(1) + " s");
+    const rest = c.until ? c.until - performance.now() : 0;
+    const held = rest >= 50;
+    c.hold.hidden = !held;
+    c.free.hidden = held;
+    if (held) say(c.hold, "held for " + countdown(rest));
   }
 
   function routes(list) {
     const box = $("routes");
-    box.hidden = !list || list.length === 0;
-    if (box.hidden) return;
+    box.hidden = list.length === 0;
     while (box.children.length > list.length) box.lastChild.remove();
     list.forEach((r, i) => {
       let e = box.children[i];
-      if (!e) { e = make("div", "route"); e.append(make("b"), document.createTextNode(" "), make("span")); box.append(e); }
+      if (!e) { e = make("div"); e.append(make("b"), make("span")); box.append(e); }
       e.className = "route " + r.state;
       say(e.children[0], r.name || "primary");
-      say(e.children[1], "breaker " + r.state + (r.rest > 0 ? ", rests for " + time(r.rest) : "") + (r.openings ? ", opened " + r.openings + " times, last for " + r.why.replace("_", " ") : ""));
+      say(e.children[1], "breaker " + r.state + (r.rest > 0 ? ", rests for " + span(r.rest) : "") +
+        (r.openings ? "; opened " + plural(r.openings, "time", "times") + ", last: " + r.why.replace("_", " ") : ""));
     });
   }
 
@@ -129,34 +166,51 @@
       let c = cards.get(k.name);
       if (!c) { c = card(k.name); cards.set(k.name, c); }
       wanted.add(c.root);
-      if (box.children[i] !== c.root && !c.root.contains(document.activeElement)) box.insertBefore(c.root, box.children[i] || null);
-      else if (!c.root.isConnected) box.append(c.root);
+      // To move what has the focus would take it away.
+      if (!c.root.isConnected || (box.children[i] !== c.root && !c.root.contains(document.activeElement))) box.insertBefore(c.root, box.children[i] || null);
       fill(c, k);
-      if (!c.plot) draw(c);
     });
     for (const e of [...box.children]) if (!wanted.has(e)) e.remove();
     const names = new Set(latest.keys.map((k) => k.name));
-    for (const name of cards.keys()) if (!names.has(name)) { cards.delete(name); histories.delete(name); }
-    $("none").hidden = latest.keys.length > 0;
-    const count = (h) => latest.keys.filter((k) => k.health === h).length;
-    say($("summary"), latest.keys.length + (latest.keys.length === 1 ? " key: " : " keys: ") + ["red", "amber", "green"].map((h) => count(h) + " " + h).join(", "));
+    for (const [name, c] of cards) if (!names.has(name)) { resized.unobserve(c.spark); if (c.plot) c.plot.destroy(); cards.delete(name); histories.delete(name); }
+
+    const more = latest.total - latest.keys.length;
+    $("none").hidden = keys.length > 0 && more === 0;
+    say($("none"), latest.total === 0 ? "No key has been used yet." : (keys.length === 0 ? "No key that is shown has this in its name. " : "") +
+      (more > 0 ? plural(more, "key", "keys") + " in better health are not shown." : ""));
+    const count = (h) => latest.health[h] || 0;
+    say($("summary"), plural(latest.total, "key", "keys") + ": " + ["red", "amber", "green"].map((h) => count(h) + " " + h).join(", "));
     document.title = (count("red") ? "red" : count("amber") ? "amber" : "green") + " · metered";
-    routes(latest.routes);
+    routes(latest.routes || []);
+  }
+
+  function linked(live) {
+    $("link").className = live ? "live" : "";
+    say($("link"), live ? "live" : "reconnecting");
+    document.body.classList.toggle("stale", !live);
+    if (live) say($("age"), "");
   }
 
   function listen() {
     const source = new EventSource("events");
-    source.onmessage = (e) => { latest = JSON.parse(e.data); seen++; document.body.dataset.seen = seen; $("link").className = "live"; say($("link"), "live"); show(); };
+    source.onmessage = (e) => {
+      latest = JSON.parse(e.data);
+      heard = performance.now();
+      for (const k of latest.keys) if (k.history) histories.set(k.name, k.history);
+      document.body.dataset.seen = ++seen;
+      linked(true);
+      show();
+    };
     source.onerror = () => {
-      $("link").className = ""; say($("link"), "reconnecting");
-      if (source.readyState === EventSource.CLOSED) setTimeout(listen, 2000); // a 503 ends it for good
+      linked(false);
+      if (source.readyState === EventSource.CLOSED) setTimeout(listen, 2000); // an answer that is no stream, a 503 say, ends it for good
     };
   }
 
   $("sort").addEventListener("change", show);
   $("find").addEventListener("input", show);
-  addEventListener("resize", () => { for (const c of cards.values()) if (c.plot) c.plot.setSize({ width: Math.max(c.spark.clientWidth, 60), height: 44 }); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const c of cards.values()) if (c.plot) c.plot.redraw(); });
   setInterval(() => { for (const c of cards.values()) countDown(c); }, 100);
+  setInterval(() => { if (heard && document.body.className === "stale") say($("age"), "· figures are " + span(performance.now() - heard) + " old"); }, 1000);
   listen();
 })();
