@@ -87,8 +87,9 @@ func show(ctx context.Context, span time.Duration, addr, png string, stdout io.W
 		}()
 	}
 	s.run(work, span)
-	for _, k := range s.stack.Stats().Keys {
-		fmt.Fprintf(stdout, "%-28s sent %5d, refused over the last minute %5.1f %%, %s\n", k.Key, k.Sends, 100*k.Wasted1, k.Health)
+	for i, k := range s.stack.Stats().Keys {
+		storm, since := s.refusals(i)
+		fmt.Fprintf(stdout, "%-24s  sent %5d, refused %4.1f %% before the limit was put right and %4.1f %% since\n", k.Key, k.Sends, 100*storm, 100*since)
 	}
 	if span > 0 && png != "" {
 		switch err := <-took; {

@@ -26,6 +26,7 @@ type scene struct {
 	stack     *middleware.Stack
 	local     *bucket.Local
 	providers map[string]*metertest.Provider
+	storm     middleware.Stats // when the wrong limit was put right; zero before
 }
 
 const rate = 20 // requests a second that each provider serves
@@ -97,6 +98,7 @@ func (s *scene) run(ctx context.Context, span time.Duration) {
 		for {
 			select {
 			case <-cure:
+				s.storm = s.stack.Stats()
 				s.local.SetLimits(wrong, limits(rate)...)
 			case <-hold.C:
 				s.local.Hold(held, time.Now().Add(3*time.Second))
@@ -120,4 +122,23 @@ func call(ctx context.Context, client *http.Client, key string) {
 	}
 	io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
+}
+
+// refusals is how many of the sends of the key that is at i in Stats were refused while the limit was wrong, and since.
+func (s *scene) refusals(i int) (storm, since float64) {
+	share := func(sent, refused int64) float64 { return float64(refused) / float64(max(sent, 1)) }
+	now := s.stack.Stats().Keys[i]
+	then := now // where it ended before
+	if i < len(s.storm.Keys) {
+		then = s.storm.Keys[i]
+	}
+	before := sum(then.Refused)
+	return share(then.Sends, before), share(now.Sends-then.Sends, sum(now.Refused)-before)
+}
+
+func sum(refused map[retryafter.Class]int64) (n int64) {
+	for _, of := range refused {
+		n += of
+	}
+	return n
 }
