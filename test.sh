@@ -44,6 +44,10 @@ for mod in $(git ls-files --cached --others --exclude-standard -- go.mod '*/go.m
 	(cd "$dir" && run go vet ./... && run go test -race ./...)
 done
 
+# The pages are outside of the module that tests them, so the go command would not see that one has changed.
+printf '\n== documentation\n'
+(cd examples && run go test -count=1 ./docs)
+
 # The race detector changes what is allocated, so allocations are counted without it.
 printf '\n== allocations\n'
 run go test -run 'Alloc|Waiter' ./bucket ./retryafter ./adapters/llm

@@ -14,7 +14,7 @@ import (
 
 // acquireAfter plays a schedule and then asks for one more admission with a deadline. It returns what
 // Acquire said at once, within the same instant, and the error.
-func acquireAfter(t *testing.T, cfg bucket.Config, steps []step, at time.Duration, cost bucket.Cost, within time.Duration) (refusedAtOnce bool, err error, left time.Duration) {
+func acquireAfter(t *testing.T, cfg bucket.Config, steps []step, at time.Duration, cost bucket.Cost, within time.Duration) (refusedAtOnce bool, left time.Duration, err error) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -38,7 +38,7 @@ func acquireAfter(t *testing.T, cfg bucket.Config, steps []step, at time.Duratio
 		left = time.Since(start)
 		refusedAtOnce = err != nil && left == at
 	})
-	return refusedAtOnce, err, left
+	return refusedAtOnce, left, err
 }
 
 // lastArrival draws a crowd without deadlines and then one call more, whose departure the reference finds by
@@ -89,7 +89,7 @@ func TestContract06_WithOneLimitRefusedIfAndOnlyIfDoomed(t *testing.T) {
 			return
 		}
 		doomed := departs > at+within
-		atOnce, err, left := acquireAfter(t, cfg, steps, at, cost, within)
+		atOnce, left, err := acquireAfter(t, cfg, steps, at, cost, within)
 		var faults []string
 		if doomed != atOnce || !doomed && (err != nil || left != departs) {
 			faults = append(faults, sprintf("within %v: %v at %v; departure is at %v", within, err, left, departs))
@@ -122,7 +122,7 @@ func TestContract06_WithOneWindowRefusedIfAndOnlyIfDoomed(t *testing.T) {
 			return
 		}
 		doomed := departs > at+within
-		atOnce, err, left := acquireAfter(t, cfg, steps, at, cost, within)
+		atOnce, left, err := acquireAfter(t, cfg, steps, at, cost, within)
 		if atOnce && !doomed || alike && doomed && !atOnce || !doomed && (err != nil || left != departs) {
 			tell(rt, cfg, append(steps, step{at: at, verb: arrive, call: 1_000_000, cost: cost, within: within}),
 				[]string{sprintf("within %v: %v at %v; departure is at %v", within, err, left, departs)})
@@ -153,7 +153,7 @@ func TestContract06_TheBoundIsLowerAndCoversEveryLimitAndTheHold(t *testing.T) {
 		if deadline <= at {
 			return
 		}
-		atOnce, err, left := acquireAfter(t, cfg, steps, at, cost, deadline-at)
+		atOnce, left, err := acquireAfter(t, cfg, steps, at, cost, deadline-at)
 		var faults []string
 		if kind != "overdue" && !windows && bound > deadline && !atOnce { // the formula is of levels alone
 			faults = append(faults, sprintf("not refused at once (%v at %v): bound %v is past the deadline %v", err, left, bound, deadline))
@@ -173,13 +173,13 @@ func TestContract06_OverdueIsIncludedInTheBound(t *testing.T) {
 	cfg := bucket.Config{MaxWait: 5 * time.Second, Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: 1, Per: time.Hour}}}
 	steps := []step{{verb: arrive, call: 1, cost: bucket.Cost{Requests: 1}}}
 	for within, doomed := range map[time.Duration]bool{time.Second: true, 5*time.Second - 1 - 1000: true, 5*time.Second + 1: false, time.Minute: false} {
-		atOnce, err, left := acquireAfter(t, cfg, steps, 1000, bucket.Cost{Requests: 1}, within)
+		atOnce, left, err := acquireAfter(t, cfg, steps, 1000, bucket.Cost{Requests: 1}, within)
 		if atOnce != doomed || !doomed && left != 5*time.Second+1000 {
 			t.Errorf("within %v: %v at %v, doomed is %v", within, err, left, doomed)
 		}
 	}
 	cfg.Overdue = bucket.OverdueRefuse // no way out but the level
-	if atOnce, err, _ := acquireAfter(t, cfg, steps, 1000, bucket.Cost{Requests: 1}, time.Minute); !atOnce {
+	if atOnce, _, err := acquireAfter(t, cfg, steps, 1000, bucket.Cost{Requests: 1}, time.Minute); !atOnce {
 		t.Errorf("with OverdueRefuse a deadline of a minute is doomed, got %v", err)
 	}
 }

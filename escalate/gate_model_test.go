@@ -89,12 +89,12 @@ func (m *gateModel) rest() time.Duration {
 	return 0
 }
 
-func (m *gateModel) allow() (*modelPermit, error, time.Duration) {
+func (m *gateModel) allow() (*modelPermit, time.Duration, error) {
 	if rest := m.rest(); rest > 0 {
 		if m.state == gobreaker.StateOpen {
-			return nil, gobreaker.ErrOpenState, rest
+			return nil, rest, gobreaker.ErrOpenState
 		}
-		return nil, gobreaker.ErrTooManyRequests, rest
+		return nil, rest, gobreaker.ErrTooManyRequests
 	}
 	if m.state == gobreaker.StateOpen {
 		m.to(gobreaker.StateHalfOpen)
@@ -106,7 +106,7 @@ func (m *gateModel) allow() (*modelPermit, error, time.Duration) {
 		m.counts.Requests++
 	}
 	m.permits = append(m.permits, p)
-	return p, nil, 0
+	return p, 0, nil
 }
 
 func (m *gateModel) fail() bool {
@@ -278,7 +278,7 @@ func checkGateModel(t *rapid.T) {
 	}
 	t.Repeat(map[string]func(*rapid.T){
 		"allow": func(t *rapid.T) {
-			want, wantErr, rest := m.allow()
+			want, rest, wantErr := m.allow()
 			p, err := r.Allow(0)
 			if wantErr == nil {
 				if err != nil {

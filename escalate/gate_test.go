@@ -135,7 +135,7 @@ func TestFieldReport_G2(t *testing.T) {
 			pass(t, r, 0).Done(hint(Refused, 5*time.Second))
 			time.Sleep(5*time.Second - 1)
 			turnedAway(t, r, 0, gobreaker.ErrOpenState, 1)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			served(t, r)
 		})
 	})
@@ -225,7 +225,7 @@ func TestFieldReport_H1(t *testing.T) {
 			}
 			pass(t, r, 1).Done(Outcome{})
 		}
-		time.Sleep(10)
+		time.Sleep(10 * time.Nanosecond)
 		pass(t, r, 0).Done(Outcome{})
 		wantState(t, r, 0, "closed")
 	})

@@ -176,7 +176,8 @@ func TestRequireCredential(t *testing.T) {
 func TestHeader(t *testing.T) {
 	req := request(t, "GET", "https://p.example/", "", "A", "1", "A", "2", "B", "1", "C", "1")
 	req.Header["a"] = []string{"raw"}
-	route := Route{Header: http.Header{"a": {"x", "y"}, "B": nil, "host": {"virtual.example"}}}
+	values := []string{"x", "y"}
+	route := Route{Header: http.Header{"a": values, "B": nil, "host": {"virtual.example"}}}
 	r := rewriter(t, route)
 	if err := r.Rewrite(1, req); err != nil {
 		t.Fatal(err)
@@ -185,7 +186,7 @@ func TestHeader(t *testing.T) {
 		t.Errorf("Host %s, (-want +got):\n%s", req.Host, diff)
 	}
 	req.Header["A"][0] = "changed" // not the route's own slice
-	route.Header["a"][1] = "changed"
+	values[1] = "changed"
 	again := request(t, "GET", "https://p.example/", "")
 	if err := r.Rewrite(1, again); err != nil {
 		t.Fatal(err)

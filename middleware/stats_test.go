@@ -96,7 +96,6 @@ func TestKeys(t *testing.T) {
 		"https://[2001:db8::1]:8443/":   "https://[2001:db8::1]:8443",
 	} {
 		virtual(t, metertest.Config{}, func(r rig) {
-			req := r.request("GET", nil)
 			req, err := newRequest(r, url)
 			if err != nil {
 				r.Fatal(err)

@@ -113,7 +113,7 @@ func FuzzClassify(f *testing.F) {
 // checkSignal checks what holds for every Signal.
 func checkSignal(t *testing.T, s Signal) {
 	t.Helper()
-	bad := func(what string) { t.Fatal(fmt.Sprintf("%s: %+v", what, s)) }
+	bad := func(what string) { t.Fatalf("%s: %+v", what, s) }
 	if s.Class > Other {
 		bad("no class")
 	}

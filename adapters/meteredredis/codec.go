@@ -14,9 +14,6 @@ import (
 //go:embed budget.lua
 var source string
 
-// nobody is no epoch.
-const nobody = 0
-
 // A limit is one meter as the script knows it.
 type limit struct {
 	bucket.Limit
@@ -64,7 +61,7 @@ func span(us float64) time.Duration {
 // A batch is one call of the script.
 type batch struct {
 	speaker  *speaker
-	epoch    int64 // known; nobody if none is
+	epoch    int64 // known; 0 if none is
 	beat     bool
 	declared *declaration
 	ops      [][]string

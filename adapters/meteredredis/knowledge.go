@@ -8,7 +8,7 @@ import (
 
 // knowledge is what the store said last.
 type knowledge struct {
-	epoch     int64 // nobody if none is known
+	epoch     int64 // 0 if none is known
 	at        time.Time
 	levels    []float64
 	hold      time.Time

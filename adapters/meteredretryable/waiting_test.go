@@ -58,7 +58,7 @@ func TestWaiting_EndsByItself(t *testing.T) {
 		if !w.any.Load() {
 			t.Error("it has left early")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if w.any.Load() || w.take(c.url) != nil {
 			t.Error("it still waits")

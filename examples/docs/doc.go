@@ -2,7 +2,10 @@
 // file in the repository, follow every relative link and anchor, compare every stated default with what
 // the code does, and look at what the packages pull in.
 //
-//	cd examples && go test ./docs -v
+//	cd examples && go test -count=1 ./docs -v
+//
+// The pages are outside of this module, so that the go command's cache does not see them change: hence
+// -count=1.
 //
 // A block that is a program is compiled as it is. A fragment is compiled as the body of a function, or as
 // declarations, with the imports that it needs; a line of three dots is left out code; names that it does
