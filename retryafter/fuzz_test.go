@@ -2,7 +2,6 @@ package retryafter
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net/http"
 	"reflect"
