@@ -1,6 +1,7 @@
 package escalate
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -182,6 +183,23 @@ type RouteStats struct {
 	Counts gobreaker.Counts `json:"counts"`
 	// Late is how many answers failed after their headers.
 	Late uint64 `json:"late"`
+}
+
+// MarshalJSON names the counts in the manner of all else: gobreaker gives them no names for JSON.
+func (s RouteStats) MarshalJSON() ([]byte, error) {
+	type plain RouteStats
+	type counts struct {
+		Requests             uint32 `json:"requests"`
+		TotalSuccesses       uint32 `json:"total_successes"`
+		TotalFailures        uint32 `json:"total_failures"`
+		TotalExclusions      uint32 `json:"total_exclusions"`
+		ConsecutiveSuccesses uint32 `json:"consecutive_successes"`
+		ConsecutiveFailures  uint32 `json:"consecutive_failures"`
+	}
+	return json.Marshal(struct {
+		plain
+		Counts counts `json:"counts"`
+	}{plain(s), counts(s.Counts)})
 }
 
 // Snapshot returns the picture of every route.

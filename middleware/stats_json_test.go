@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/escalate"
 	"github.com/meteredhttp/meteredhttp/middleware"
 	"github.com/meteredhttp/meteredhttp/middleware/metertest"
 )
@@ -104,6 +105,43 @@ func TestStatsHistoryAndTokens(t *testing.T) {
 			if s != (middleware.Slot{}) {
 				t.Errorf("after 20 minutes %+v", s)
 			}
+		}
+	})
+}
+
+// The form of a route, whole: durations are nanoseconds, classes are words.
+func TestStatsJSONOfRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		router, err := escalate.New(escalate.Config{
+			Primary: escalate.Route{Name: "large", Quota: "quota of large"},
+			Backups: []escalate.Route{{Name: "small", Quota: "small", URL: "http://backup.test"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stack, err := middleware.New(middleware.Config{Router: router})
+		if err != nil {
+			t.Fatal(err)
+		}
+		provider := metertest.New(metertest.Config{})
+		provider.Script(metertest.Answer{Status: 429, Header: http.Header{"Retry-After": {"7200"}}})
+		req, _ := http.NewRequest("GET", "http://a.test/", nil)
+		resp, err := stack.Transport(provider.Transport()).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		got, err := json.Marshal(stack.Stats().Routes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const none = `"counts":{"requests":0,"total_successes":0,"total_failures":0,"total_exclusions":0,"consecutive_successes":0,"consecutive_failures":0}`
+		const one = `"counts":{"requests":1,"total_successes":1,"total_failures":0,"total_exclusions":0,"consecutive_successes":1,"consecutive_failures":0}`
+		want := `[{"name":"large","quota":"quota of large","state":"open","rest":7200000000000,"kind":"rate_limit","openings":1,"probes":0,"late":0,` + none + `},` +
+			`{"name":"small","quota":"small","state":"closed","rest":0,"kind":"rate_limit","openings":0,"probes":0,"late":0,` + one + `}]`
+		if string(got) != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	})
 }
