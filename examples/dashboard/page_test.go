@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/meteredhttp/meteredhttp/adapters/dashboard"
 	"github.com/meteredhttp/meteredhttp/bucket"
 	"github.com/meteredhttp/meteredhttp/escalate"
 	"github.com/meteredhttp/meteredhttp/middleware"
@@ -231,4 +234,37 @@ func TestPageOfManyKeys(t *testing.T) {
 	p.run("one is found", chromedp.SendKeys("#find", "MODEL T9"), chromedp.Poll(`document.querySelectorAll("article").length === 1`, nil))
 	p.run("none is found", chromedp.SendKeys("#find", "no"), chromedp.Poll(`document.querySelectorAll("article").length === 0 && !document.getElementById("none").hidden`, nil))
 	p.wellBehaved()
+}
+
+// A server that has no place for a viewer, or no page for a while, is asked again.
+func TestPageAsksAgain(t *testing.T) {
+	if browserPath() == "" {
+		t.Skip(errNoBrowser)
+	}
+	page := dashboard.Handler(stackOf(t, "k"))
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/events" && asked.Add(1) <= 2 {
+			http.Error(w, "full", http.StatusServiceUnavailable)
+			return
+		}
+		page.ServeHTTP(w, r)
+	}))
+	defer server.Close() // and the connections of the browser, which goes first
+	ctx, shut, err := browse(context.Background(), 1280, 900)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shut()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := chromedp.Run(ctx, chromedp.Navigate(server.URL+"/"),
+		chromedp.Poll(`document.getElementById("link").textContent === "reconnecting" && document.body.classList.contains("stale")`, nil),
+		chromedp.Poll(live, nil),
+		chromedp.Poll(`document.getElementById("link").textContent === "live" && !document.body.classList.contains("stale")`, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if n := asked.Load(); n != 3 {
+		t.Errorf("asked %d times", n)
+	}
 }
