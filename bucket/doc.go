@@ -65,6 +65,13 @@
 // call leaves, and with each round of served answers twice as many may be in flight, until a limit
 // is what binds. MaxWait stands still under a hold.
 //
+// # What it does not do
+//
+// It knows this process alone: a budget that a fleet shares is adapters/meteredredis, another Limiter. It is not
+// fair between keys, nor between callers of one key beyond their order. It does not know what a call will cost;
+// estimates are the caller's. A call's slot under MaxInFlight is kept until its grant is ended, however long that
+// takes.
+//
 // # Keys
 //
 // A key is one quota of one provider: an origin, a credential, a model, whatever the provider

@@ -25,4 +25,10 @@
 // The breaker itself is never open: it could not be opened by one escalation,
 // nor made to come back after the server's 5 seconds rather than its own 60. So
 // there is only one clock, the gate's, and the two cannot disagree.
+//
+// # What it does not do
+//
+// It neither sends nor retries: which failure counts, and whether a request may be sent again at all, is for
+// the caller to say. Two routes on one quota are an error: a second try on the same model is no backup. A
+// gate is of this process; other processes learn of a refusal by their own.
 package escalate

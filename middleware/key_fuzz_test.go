@@ -23,7 +23,8 @@ func FuzzKeyByOrigin(f *testing.F) {
 		key := func(u *url.URL) string { return middleware.KeyByOrigin(&http.Request{URL: u}) }
 		k := key(u)
 		upper := *u
-		if upper.Host = strings.ToUpper(u.Host); strings.ToLower(upper.Host) == strings.ToLower(u.Host) && key(&upper) != k {
+		lower := strings.ToLower(u.Host)
+		if upper.Host = strings.ToUpper(u.Host); strings.ToLower(upper.Host) == lower && key(&upper) != k {
 			t.Errorf("%q has the key %q, in capitals %q", text, k, key(&upper))
 		}
 		scheme, host, ok := strings.Cut(k, "://")

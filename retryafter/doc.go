@@ -41,6 +41,12 @@
 // nor sends. [Detect] recognises a refusal in an error, and [RefusedError] is the
 // copy of a refused answer that is handed up.
 //
+// # What it does not do
+//
+// It does not guess: a text of an unknown host changes nothing, a value that cannot be read counts as not stated,
+// and what an answer does not say is not made up. That an answer states no limits does not mean that there are
+// none. Waits are as stated and not capped; capping is the [Policy]'s.
+//
 // The package uses the standard library only, keeps no state and starts no
 // goroutine. Everything in it may be used concurrently. No input makes it panic,
 // and no wait that it returns is negative or wraps: what is too long for a

@@ -90,6 +90,10 @@
 // caller like everything else; the Estimator's tap tells bucket and breaker of it,
 // with FirstEvent or without.
 //
+// FirstEvent goes inside of the Stack, next to the base transport, so that the ladder and the backup can act:
+//
+//	rt := stack.Transport(middleware.Chain(nil, llm.FirstEvent(llm.FirstEventConfig{})))
+//
 // Which provider a host speaks, and what its errors mean, is a
 // [retryafter.Reader]'s to say. Give the same one to the Stack, to Config and to
 // FirstEventConfig where a proxy has a name of its own.

@@ -39,4 +39,8 @@
 // Spans. What befalls a call is an event on the span of its context, if that is recorded: metered.waited,
 // metered.overdue, metered.refused, metered.held, metered.retried, metered.escalated, metered.rerouted and
 // metered.doubted, with the same attributes, and metered.wait in seconds.
+//
+// What it does not do: it starts no span, exports nothing, and does not say which call was whose beyond the key.
+// Keys become attributes: one with a secret in it must be hashed, as middleware.KeyByCredential does, or renamed by
+// [Config.Name].
 package meteredotel
