@@ -129,11 +129,32 @@ func timeTakes(t *testing.T, clients []compared, rows []measured) {
 			sides, at = append(sides, side{c.name, c.take(t)}), append(at, i)
 		}
 	}
-	var ns []float64
-	testing.Benchmark(func(b *testing.B) { ns = inTurns(b, 4096, sides...) })
+	ns := mediansByTurns(400, 512, sides)
 	for k, i := range at {
 		rows[i].take = ns[k]
 	}
+}
+
+// mediansByTurns has every side do so many blocks of operations, by turns, and returns the median time of one
+// operation for each. With many sides a round is long, and something else may come in between at any of them:
+// blocks are short and each side has a median of its own.
+func mediansByTurns(rounds, block int, sides []side) []float64 {
+	each := make([][]float64, len(sides))
+	for i := range rounds + 1 {
+		for j := range sides {
+			k := (i + j) % len(sides) // nobody is always first
+			start := time.Now()
+			sides[k].run(block)
+			if took := time.Since(start); i > 0 { // the first one fills pools
+				each[k] = append(each[k], float64(took)/float64(block))
+			}
+		}
+	}
+	ns := make([]float64, len(sides))
+	for k := range sides {
+		ns[k] = median(each[k])
+	}
+	return ns
 }
 
 // timeCalls measures what a served call costs over a bare http.Client, by turns.
@@ -153,8 +174,7 @@ func timeCalls(t *testing.T, clients []compared, rows []measured) {
 	for _, c := range clients {
 		sides = append(sides, repeat(c.name, c.call(t, base)))
 	}
-	var ns []float64
-	testing.Benchmark(func(b *testing.B) { ns = inTurns(b, 512, sides...) })
+	ns := mediansByTurns(800, 64, sides)
 	objects, bytes := allocated(sides[0])
 	for i := range clients {
 		o, n := allocated(sides[i+1])
@@ -200,8 +220,8 @@ Measured on %s, %s, on %s, %d processors. Written by
 
     %s
 
-Absolute times are this machine's, and it was not quiet; all clients were measured by turns in one run, so
-their ratios say more. Everything that is counted (connections, losses, sends, waste) is on virtual time,
+Absolute times are this machine's, and it was not quiet; all clients were measured by turns in one run,
+in short blocks whose median counts, so their ratios say more. Collections of garbage fall out of a median. Everything that is counted (connections, losses, sends, waste) is on virtual time,
 against the metered provider of package `+"`middleware/metertest`"+`.
 
 Versions: %s.
@@ -289,7 +309,11 @@ func losses(servers []server, rows []measured, us measured, redis []redisRatio) 
 			lines = append(lines, fmt.Sprintf("A take: ours costs %.2f times that of %s.", us.take/m.take, m.name))
 		}
 		if m.added < us.added {
-			lines = append(lines, fmt.Sprintf("A served request: ours adds %.2f times what %s adds.", us.added/m.added, m.name))
+			line := fmt.Sprintf("A served request: ours adds %s ns, %s %s ns", nanoseconds(us.added), m.name, nanoseconds(m.added))
+			if m.added > 100 { // less is noise
+				line += fmt.Sprintf(" (%.2f times)", us.added/m.added)
+			}
+			lines = append(lines, line+".")
 		}
 		if m.allocs < us.allocs {
 			lines = append(lines, fmt.Sprintf("Allocations of a served request: ours %.0f, %s %.0f.", us.allocs, m.name, m.allocs))
@@ -343,6 +367,9 @@ func nanoseconds(ns float64) string {
 }
 
 func thousands(n int) string {
+	if n < 0 {
+		return "-" + thousands(-n)
+	}
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
