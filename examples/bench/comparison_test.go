@@ -221,8 +221,8 @@ Measured on %s, %s, on %s, %d processors. Written by
     %s
 
 Absolute times are this machine's, and it was not quiet; all clients were measured by turns in one run,
-in short blocks whose median counts, so their ratios say more. Collections of garbage fall out of a median. Everything that is counted (connections, losses, sends, waste) is on virtual time,
-against the metered provider of package `+"`middleware/metertest`"+`.
+in short blocks whose median counts, so their ratios say more; collections of garbage fall out of a median.
+Everything that is counted (connections, losses, sends, waste) is on virtual time, against the metered provider of package `+"`middleware/metertest`"+`.
 
 Versions: %s.
 
