@@ -58,6 +58,10 @@ const (
 	// meanwhile is taken together.
 	rest = 2 * time.Millisecond
 
+	// anew is after what time a head that waits for longer asks again, but under a hold: another process may have
+	// given something back, or up its claim. It also tells the store that this process lives.
+	anew = time.Second
+
 	// linger is how long the goroutine that speaks to the store stays when there is nothing to say.
 	linger = 50 * time.Millisecond
 
@@ -322,7 +326,11 @@ func (b *budget) apply(r reply, out *batch, asked []*waiter) {
 			b.say(0) // it has gone meanwhile: its claim is void
 		case head.index > 0: // somebody has come back to a place before it
 		default:
-			b.blocked = now.Add(max(r.wait, min(rest, b.half())))
+			wait := max(r.wait, min(rest, b.half()))
+			if r.hold == 0 {
+				wait = min(wait, anew)
+			}
+			b.blocked = now.Add(wait)
 			if r.window > 0 {
 				b.window = window{head, now.Add(r.window), b.limits[min(r.binding, len(b.limits)-1)].Unit}
 			}

@@ -295,7 +295,7 @@ elseif groups > 0 then
 			granted, room = granted + m, room - m
 		end
 		if m < n then
-			if fit > m then
+			if fit > m or room == 0 then
 				ramp = 1 -- it is the ramp that keeps the next one back
 			else
 				blocked = costs

@@ -20,8 +20,9 @@
 //
 // One call to the store is under way for each key and process. Who comes meanwhile goes with the next one, as
 // do settlements and reports: a hundred goroutines cost one round trip. Who must wait is told by the store when
-// to come again, and does not poll. Nothing is handed out in advance: a process that dies takes no more with it
-// than what its open calls cost.
+// to come again; where that is more than a second, the head of the line asks once a second, since another process
+// may have given something back. Nothing is handed out in advance: a process that dies takes no more with it than
+// what its open calls cost.
 //
 // # What it does not
 //

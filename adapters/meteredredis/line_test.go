@@ -119,23 +119,16 @@ func TestNoDoomedWaitingForAWindow(t *testing.T) {
 	})
 }
 
-// A level is told finely enough that a slow limit refuses nobody who could leave in time.
-func TestDoomIsExactOnSlowLimits(t *testing.T) {
-	l := limiter(t, connect(t), Config{MaxWait: -1, Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: 1, Per: 24 * time.Hour}}})
-	take(t, l, "k").Settle(one())
-	b := l.peek("k")
-	_, err := acquireWithin(l, "k", time.Minute, one())
-	var wait *bucket.WaitError
-	if !errors.As(err, &wait) {
+// Contract 4 between processes: what one gives back, another's head does not sleep through.
+func TestWhatAnotherProcessGivesBack(t *testing.T) {
+	c := connect(t)
+	config := Config{Limits: []bucket.Limit{{Unit: bucket.Tokens, Amount: 100, Per: time.Hour}}, MaxWait: -1}
+	l, other := limiter(t, c, config), limiter(t, c, config)
+	g, err := l.Acquire(context.Background(), "k", bucket.Cost{InputTokens: 100})
+	if err != nil {
 		t.Fatal(err)
 	}
-	b.mu.Lock()
-	blocked := time.Until(b.blocked)
-	b.mu.Unlock()
-	if blocked > 0 && (wait.Wait-blocked > time.Second) {
-		t.Errorf("refused for %v, the store says %v", wait.Wait, blocked)
-	}
-	if wait.Wait > 24*time.Hour {
-		t.Errorf("a whole day's token takes %v", wait.Wait)
-	}
+	_, waits := waitingFor(t, other, "k", bucket.Cost{InputTokens: 50})
+	g.Settle(bucket.Cost{InputTokens: 10})
+	soon(t, "the other process's head", func() error { return <-waits })
 }

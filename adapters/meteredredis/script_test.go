@@ -162,7 +162,7 @@ func TestScriptIsExact(t *testing.T) {
 			}
 			for k := range limits {
 				exact, _ := level[k].Float64()
-				if math.Abs(r.limits[k].available-exact) > 2e-3 {
+				if math.Abs(r.limits[k].available-exact) > 2e-5 {
 					rt.Fatalf("limit %d has %v, the model %v", k, r.limits[k].available, exact)
 				}
 			}
