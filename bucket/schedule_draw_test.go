@@ -146,7 +146,9 @@ func tell(rt *rapid.T, cfg bucket.Config, steps []step, faults []string) {
 	text := fmt.Sprintf("limits %+v headroom %v maxWait %v maxQueue %d maxInFlight %d overdue %v oversize %v\n",
 		cfg.Limits, cfg.Headroom, cfg.MaxWait, cfg.MaxQueue, cfg.MaxInFlight, cfg.Overdue, cfg.Oversize)
 	for _, s := range steps {
-		text += "  " + s.String() + "\n"
+		if s.verb != endAll {
+			text += "  " + s.String() + "\n"
+		}
 	}
 	for _, f := range faults {
 		text += "FAULT " + f + "\n"

@@ -31,9 +31,10 @@ const (
 	report              // its answer says what is left
 	hold                // the key is held until an instant
 	lift                // the hold is lifted
+	endAll              // all that are in flight end, at what they were estimated; for after a schedule
 )
 
-var verbNames = [...]string{"arrive", "giveUp", "served", "refused", "settle", "unsent", "report", "hold", "lift"}
+var verbNames = [...]string{"arrive", "giveUp", "served", "refused", "settle", "unsent", "report", "hold", "lift", "endAll"}
 
 // step is one thing that happens to a key. Calls are numbered from 1; 0 is none.
 type step struct {
@@ -44,6 +45,7 @@ type step struct {
 	cost   bucket.Cost   // arrive: the estimate; settle: the truth
 	within time.Duration // arrive: the deadline, counted from at; 0 is none
 	hold   time.Duration // refused: how long from at; hold: the instant
+	hinted bool          // refused: the server said so itself
 	meters []bucket.Meter
 }
 
@@ -64,6 +66,9 @@ func (s step) String() string {
 	if s.hold > 0 {
 		out += fmt.Sprintf(" hold %v", s.hold)
 	}
+	if s.hinted {
+		out += " hinted"
+	}
 	if s.meters != nil {
 		out += fmt.Sprintf(" %+v", s.meters)
 	}
@@ -76,8 +81,17 @@ const theKey = "https://api.example.com:443"
 type played struct {
 	fates  map[int]fate
 	grants map[int]bucket.Grant
-	views  []view // after every step
-	err    error  // New's
+	views  []view      // after every step
+	log    []happening // in the order in which it happened
+	err    error       // New's
+}
+
+// happening is a line of the log: a call that left, or a step that was done.
+type happening struct {
+	at   time.Duration
+	left int  // the call; 0 for a step
+	step int  // its index
+	met  bool // the call of the step was in flight, or the one it comes back for had been
 }
 
 // play plays a schedule to a fresh Local and lets time run on until the end.
@@ -99,16 +113,21 @@ func playInBubble(cfg bucket.Config, steps []step, end time.Duration) played {
 	var (
 		mu      sync.Mutex // guards p against the calls' goroutines
 		cancels = map[int]context.CancelFunc{}
+		costs   = map[int]bucket.Cost{}
+		ended   = map[int]bool{}
 	)
 	sleepUntil := func(at time.Duration) {
 		time.Sleep(at - time.Since(start))
 		synctest.Wait() // what was due at this instant comes first
 	}
-	for _, s := range steps {
+	for i, s := range steps {
 		sleepUntil(s.at)
 		mu.Lock()
 		g, granted := p.grants[s.call]
 		first, returns := p.grants[s.again]
+		p.log = append(p.log, happening{at: s.at, step: i, met: granted && !ended[s.call] || returns})
+		ended[s.call] = ended[s.call] || granted && (s.verb == refused || s.verb == settle || s.verb == unsent)
+		open := maps.Clone(p.grants)
 		mu.Unlock()
 		switch s.verb {
 		case arrive:
@@ -119,7 +138,7 @@ func playInBubble(cfg bucket.Config, steps []step, end time.Duration) played {
 			if returns {
 				ctx = bucket.WithPlace(ctx, first.Place())
 			}
-			cancels[s.call] = cancel
+			cancels[s.call], costs[s.call] = cancel, s.cost
 			mu.Lock()
 			p.fates[s.call] = fate{what: "waiting"}
 			mu.Unlock()
@@ -132,6 +151,7 @@ func playInBubble(cfg bucket.Config, steps []step, end time.Duration) played {
 				p.fates[s.call] = f
 				if err == nil {
 					p.grants[s.call] = g
+					p.log = append(p.log, happening{at: f.at, left: s.call})
 				}
 			}()
 		case giveUp:
@@ -143,7 +163,10 @@ func playInBubble(cfg bucket.Config, steps []step, end time.Duration) played {
 				g.Served()
 			}
 		case refused:
-			if granted {
+			switch {
+			case granted && s.hinted:
+				g.RefusedHinted(s.hold, s.hold)
+			case granted:
 				g.Refused(s.hold)
 			}
 		case settle:
@@ -162,6 +185,10 @@ func playInBubble(cfg bucket.Config, steps []step, end time.Duration) played {
 			local.Hold(theKey, start.Add(s.hold))
 		case lift:
 			local.Lift(theKey)
+		case endAll:
+			for _, id := range slices.Sorted(maps.Keys(open)) {
+				open[id].Settle(costs[id])
+			}
 		}
 		synctest.Wait()
 		p.views = append(p.views, viewOf(local, theKey))
