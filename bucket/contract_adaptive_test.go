@@ -55,7 +55,7 @@ func drawAdaptive(rt *rapid.T, hinted bool) (bucket.Config, []step, time.Duratio
 	return cfg, append(steps, step{at: end, verb: lift}), end + 1
 }
 
-// Contracts 1, 3, 4, 5, 7, 8, 9, 11, 12 and 15 under AdaptiveOn, as far as the log tells:
+// Contracts 1, 3, 4, 5, 7 (debt), 8, 9 and 15 under AdaptiveOn, as far as the log tells:
 //   - a call that is not overdue leaves only when all limits cover it, or are full and it is above what they
 //     hold; an overdue one only where no limit owes more than its capacity then;
 //   - no window admits more than WorstWindow, overdue and oversize calls and what was given back apart;
