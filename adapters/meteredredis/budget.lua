@@ -103,6 +103,8 @@ for i = 1, k do
 	end
 	if l.own_rate <= l.low_rate and l.own_cap <= l.low_cap or l.low_end <= now then
 		l.low_rate, l.low_cap, l.low_end = l.own_rate, l.own_cap, now + 2 * l.per + 10000000
+	else -- one may have the lower rate, another the lower capacity
+		l.low_rate, l.low_cap = min(l.low_rate, l.own_rate), min(l.low_cap, l.own_cap)
 	end
 	if not l.window then
 		local refill = (now - h.at) * l.rate

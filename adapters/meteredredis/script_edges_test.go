@@ -144,3 +144,25 @@ func TestScriptClockStepsBackAndTakesNothing(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// Limits of which one process has the lower rate, another the lower burst: both hold for both.
+func TestScriptKeepsTheLowerOfEach(t *testing.T) {
+	b := newBench(t, connect(t), t.Name(), bucket.Limit{Unit: bucket.Requests, Amount: 10, Per: time.Second, Burst: 100})
+	other := *b
+	other.limits = limitsOf([]bucket.Limit{{Unit: bucket.Requests, Amount: 20, Per: time.Second, Burst: 50}}, 1)
+	other.speaker = newSpeaker(2, 99, &b.config, other.limits)
+	b.run(t, b.takes(1, 100))
+	other.run(t, other.takes(1, 1))
+	b.now += 4_000_000
+	if r := b.run(t, &batch{}); r.limits[0].available != 40 || !r.differ {
+		t.Errorf("%+v", r)
+	}
+	b.now += 4_000_000
+	if r := b.run(t, b.takes(100, 1)); r.granted != 50 {
+		t.Errorf("%d left at once, the lower burst is 50", r.granted)
+	}
+	other.now = b.now + 1_000_000
+	if r := other.run(t, other.takes(100, 1)); r.granted != 10 || !r.differ {
+		t.Errorf("%d left after a second, the lower rate is 10", r.granted)
+	}
+}
