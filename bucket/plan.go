@@ -43,7 +43,7 @@ type Forecast struct {
 type LimitForecast struct {
 	Limit   Limit
 	Waits   time.Duration // how long the next job waits for it, longer than for any other
-	Held    int           // how many jobs do
+	Held    int           // how many jobs do; those behind them wait too, in line
 	First   int           // index of the first of them; -1 if there is none
 	FirstAt time.Duration // when that one leaves: until then the limit cuts off all from it on
 }
