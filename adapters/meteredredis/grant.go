@@ -1,6 +1,7 @@
 package meteredredis
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
@@ -50,6 +51,24 @@ func (b *budget) say(within time.Duration, words ...string) {
 	}
 }
 
+// refund says that cost comes back to a limit. What comes back to a bucket is one sum, as long as no report comes
+// in between: a level that a server has stated knows of what came back before. Called with mu held.
+func (b *budget) refund(within time.Duration, i int, cost, at int64) {
+	limit := whole(int64(i + 1))
+	if b.batch != nil && b.limits[i].Shape == bucket.TokenBucket {
+		for k := len(b.batch.ops) - 1; k >= 0 && b.batch.ops[k][0] != opReport; k-- {
+			if op := b.batch.ops[k]; op[0] == opRefund && op[1] == limit {
+				if had, err := strconv.ParseInt(op[2], 10, 64); err == nil && had < maxCost {
+					op[2] = whole(had + cost)
+					b.say(within)
+					return
+				}
+			}
+		}
+	}
+	b.say(within, opRefund, limit, whole(cost), whole(at))
+}
+
 // end closes c, which came to cost final; unsent says that nothing of it was sent. Called with mu held.
 func (b *budget) end(c *call, final bucket.Cost, unsent bool) {
 	delete(b.calls, c.id)
@@ -64,7 +83,7 @@ func (b *budget) end(c *call, final bucket.Cost, unsent bool) {
 		case is > was:
 			b.say(within, opExtra, whole(int64(i+1)), whole(is-was))
 		case is < was && c.stated>>i&1 == 0:
-			b.say(within, opRefund, whole(int64(i+1)), whole(was-is), whole(c.at))
+			b.refund(within, i, was-is, c.at)
 		}
 	}
 	b.answered(c)
