@@ -201,7 +201,13 @@ func TestARefusalIsKnownEverywhere(t *testing.T) {
 	eventually(t, "the store knows", func() bool {
 		return c.HLen(context.Background(), ls[0].peek("k").name).Val() > 0 && ls[0].HeldFor("k") > 0
 	})
-	time.Sleep(50 * time.Millisecond) // on its way: it goes at once
+	eventually(t, "the others know", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		g, err := ls[1].Acquire(ctx, "k", one())
+		g.Cancel()
+		return err != nil
+	})
 	var mu sync.Mutex
 	var at []time.Time
 	flying, most := 0, 0
