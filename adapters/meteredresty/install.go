@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
-	"weak"
 
 	"github.com/go-resty/resty/v2"
 
+	"github.com/meteredhttp/meteredhttp/internal/weakset"
 	"github.com/meteredhttp/meteredhttp/middleware"
 )
 
@@ -44,15 +43,15 @@ func Install(client *resty.Client, s *middleware.Stack) error {
 	switch {
 	case ok && t.stack != s:
 		return fmt.Errorf("meteredresty: another stack is %w on this client, or on one that it is a clone of", ErrInstalled)
-	case ok && t.has(client):
-		return fmt.Errorf("meteredresty: the stack is %w on this client", ErrInstalled)
 	case !ok && middleware.Layered(hc.Transport):
 		return fmt.Errorf("meteredresty: a stack, or a layer of one, is %w as the client's transport: give Install a client without", ErrInstalled)
 	case !ok:
-		t = &transport{next: s.Transport(hc.Transport), stack: s, clients: make(map[weak.Pointer[resty.Client]]bool)}
+		t = &transport{next: s.Transport(hc.Transport), stack: s}
 		hc.Transport = t
 	}
-	t.add(client)
+	if !t.clients.Add(client) {
+		return fmt.Errorf("meteredresty: the stack is %w on this client", ErrInstalled)
+	}
 	t.hook(client)
 	return nil
 }
@@ -63,25 +62,7 @@ type transport struct {
 	next  http.RoundTripper // the Stack, over the client's own transport
 	stack *middleware.Stack
 
-	mu      sync.Mutex
-	clients map[weak.Pointer[resty.Client]]bool // that have the hooks
-}
-
-func (t *transport) has(client *resty.Client) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.clients[weak.Make(client)]
-}
-
-func (t *transport) add(client *resty.Client) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for c := range t.clients {
-		if c.Value() == nil {
-			delete(t.clients, c)
-		}
-	}
-	t.clients[weak.Make(client)] = true
+	clients weakset.Set[resty.Client] // that have the hooks
 }
 
 // RoundTrip sends req through the Stack, and ends resty's loop where it must not

@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
-	"weak"
 
 	"github.com/hashicorp/go-retryablehttp"
 
+	"github.com/meteredhttp/meteredhttp/internal/weakset"
 	"github.com/meteredhttp/meteredhttp/middleware"
 )
 
@@ -45,15 +44,15 @@ func Install(client *retryablehttp.Client, s *middleware.Stack) error {
 	switch {
 	case ok && t.stack != s:
 		return fmt.Errorf("meteredretryable: another stack is %w on this client, or on one with the same http.Client", ErrInstalled)
-	case ok && t.has(client):
-		return fmt.Errorf("meteredretryable: the stack is %w on this client", ErrInstalled)
 	case !ok && middleware.Layered(hc.Transport):
 		return fmt.Errorf("meteredretryable: a stack, or a layer of one, is %w as the transport of client.HTTPClient: give Install a client without", ErrInstalled)
 	case !ok:
-		t = &transport{next: s.Transport(hc.Transport), stack: s, host: hc, clients: make(map[weak.Pointer[retryablehttp.Client]]bool)}
+		t = &transport{next: s.Transport(hc.Transport), stack: s, host: hc}
 		hc.Transport = t
 	}
-	t.add(client)
+	if !t.clients.Add(client) {
+		return fmt.Errorf("meteredretryable: the stack is %w on this client", ErrInstalled)
+	}
 	client.HTTPClient = hc
 	client.CheckRetry = t.checkRetry(client, client.CheckRetry)
 	return nil
@@ -69,23 +68,5 @@ type transport struct {
 	waiting waiting
 	unnamed unnamed
 
-	mu      sync.Mutex
-	clients map[weak.Pointer[retryablehttp.Client]]bool // whose CheckRetry is wrapped
-}
-
-func (t *transport) has(client *retryablehttp.Client) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.clients[weak.Make(client)]
-}
-
-func (t *transport) add(client *retryablehttp.Client) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for c := range t.clients {
-		if c.Value() == nil {
-			delete(t.clients, c)
-		}
-	}
-	t.clients[weak.Make(client)] = true
+	clients weakset.Set[retryablehttp.Client] // whose CheckRetry is wrapped
 }
