@@ -11,6 +11,7 @@ import (
 
 	"github.com/meteredhttp/meteredhttp/adapters/meteredresty"
 	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/internal/testrig"
 	"github.com/meteredhttp/meteredhttp/middleware"
 	"github.com/meteredhttp/meteredhttp/middleware/metertest"
 	"github.com/meteredhttp/meteredhttp/retryafter"
@@ -50,7 +51,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestInstall_BadInput(t *testing.T) {
-	s, other := mustStack(t), mustStack(t)
+	s, other := testrig.Stack(t, middleware.Config{}), testrig.Stack(t, middleware.Config{})
 	installed := resty.New()
 	if err := meteredresty.Install(installed, s); err != nil {
 		t.Fatal(err)
@@ -131,8 +132,8 @@ func TestInstall_Clones(t *testing.T) {
 				client := clone(r).AddRetryCondition(always)
 				resp, err := client.R().SetBody(opaque("{}")).Put(apiURL)
 				r.wantStatus(resp, err, 429)
-				r.wantHits(2 + 3)
-				r.wantSameBodies(2)
+				r.WantHits(2 + 3)
+				r.WantSameBodies(2)
 			}, fault(metertest.ResetAfter), fault(metertest.ResetAfter), times(-1, refusal("0")))
 		})
 	}
@@ -150,7 +151,7 @@ func TestInstall_OtherRoundTrippersOutside(t *testing.T) {
 		}))
 		resp, err := client.R().Get(apiURL)
 		r.wantStatus(resp, err, 429)
-		r.wantHits(3)
+		r.WantHits(3)
 		if calls != 1 {
 			r.Errorf("%d calls of the RoundTripper outside", calls)
 		}
@@ -160,7 +161,7 @@ func TestInstall_OtherRoundTrippersOutside(t *testing.T) {
 // The same Stack once more, out of sight below a stranger: one budget of retries.
 func TestInstall_StackBelowAStranger(t *testing.T) {
 	virtual(t, func(r rig) {
-		s := r.stack(patient(2))
+		s := testrig.Stack(r, patient(2))
 		client := r.bare(3).AddRetryCondition(always)
 		inner := s.Transport(client.GetClient().Transport)
 		client.SetTransport(roundTripper(func(req *http.Request) (*http.Response, error) { return inner.RoundTrip(req) }))
@@ -169,8 +170,8 @@ func TestInstall_StackBelowAStranger(t *testing.T) {
 		}
 		resp, err := client.R().Get(apiURL)
 		r.wantStatus(resp, err, 429)
-		r.wantHits(3)
-		r.wantElapsed(20*time.Second, 20*time.Second+1)
+		r.WantHits(3)
+		r.WantElapsed(20*time.Second, 20*time.Second+1)
 	}, times(-1, refusal("10")))
 }
 
@@ -180,8 +181,8 @@ func TestTurn_Redirects(t *testing.T) {
 		client := r.client(3, patient(2))
 		resp, err := client.R().SetBody(opaque("{}")).Put(apiURL)
 		r.wantStatus(resp, err, 200)
-		r.wantHits(5)
-		r.wantSameBodies(2)
+		r.WantHits(5)
+		r.WantSameBodies(2)
 	}, metertest.Reply(307, "", "Location", "/elsewhere"), refusal("0"), fault(metertest.ResetAfter),
 		metertest.Reply(307, "", "Location", "/elsewhere"), ok200())
 }

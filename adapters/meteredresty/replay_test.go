@@ -10,6 +10,7 @@ import (
 	"github.com/go-resty/resty/v2"
 
 	"github.com/meteredhttp/meteredhttp/adapters/meteredresty"
+	"github.com/meteredhttp/meteredhttp/internal/testrig"
 	"github.com/meteredhttp/meteredhttp/middleware"
 	"github.com/meteredhttp/meteredhttp/middleware/metertest"
 )
@@ -44,8 +45,8 @@ func TestReplay_EveryAttemptIsWhole(t *testing.T) {
 					req := client.R().SetBody(b).SetContentLength(length)
 					resp, err := req.Put(apiURL)
 					r.wantStatus(resp, err, 200)
-					r.wantHits(6)
-					r.wantSameBodies(len(payload))
+					r.WantHits(6)
+					r.WantSameBodies(len(payload))
 					if _, ok := b.(io.Reader); ok && !length {
 						if _, ok := b.(incomparable); !ok && req.Body != b {
 							r.Errorf("the Request has %T for a body now", req.Body)
@@ -54,8 +55,8 @@ func TestReplay_EveryAttemptIsWhole(t *testing.T) {
 							r.Error("no retry hook ran")
 						}
 					}
-					first := r.provider.Ledger()[0].ContentLength
-					for _, e := range r.provider.Ledger() {
+					first := r.Provider.Ledger()[0].ContentLength
+					for _, e := range r.Provider.Ledger() {
 						if e.ContentLength != first {
 							r.Errorf("announced %d bytes, then %d", first, e.ContentLength)
 						}
@@ -102,9 +103,9 @@ func TestReplay_MultipartIsWhole(t *testing.T) {
 				form(req)
 				resp, err := req.Put(apiURL)
 				r.wantStatus(resp, err, 200)
-				r.wantHits(4)
-				for i, e := range r.provider.Ledger() {
-					if first := r.provider.Ledger()[0]; e.BodyLen != first.BodyLen || e.ContentLength != first.ContentLength {
+				r.WantHits(4)
+				for i, e := range r.Provider.Ledger() {
+					if first := r.Provider.Ledger()[0]; e.BodyLen != first.BodyLen || e.ContentLength != first.ContentLength {
 						r.Errorf("send %d had %d bytes, the first %d", i+1, e.BodyLen, first.BodyLen)
 					}
 				}
@@ -125,7 +126,7 @@ func TestReplay_HooksMayChangeTheBody(t *testing.T) {
 				client := r.client(1, patient(2)).AddRetryHook(func(resp *resty.Response, _ error) { hook(resp.Request) })
 				resp, err := client.R().SetBody(bytes.NewBufferString(payload)).Put(apiURL)
 				r.wantStatus(resp, err, 200)
-				if n := r.provider.Ledger()[1].BodyLen; n != int64(len("second")) && n != int64(len("second")+len(payload)) {
+				if n := r.Provider.Ledger()[1].BodyLen; n != int64(len("second")) && n != int64(len("second")+len(payload)) {
 					r.Errorf("the second attempt had %d bytes", n)
 				}
 			}, fault(metertest.ResetAfter), ok200())
@@ -138,10 +139,10 @@ func TestReplay_HooksMayChangeTheBody(t *testing.T) {
 func TestReplay_BareRestyForComparison(t *testing.T) {
 	virtual(t, func(r rig) {
 		client := r.bare(1)
-		client.SetTransport(r.stack(middleware.Config{Retry: middleware.RetryPolicy{MaxRetries: -1}}).Transport(client.GetClient().Transport))
+		client.SetTransport(testrig.Stack(r, middleware.Config{Retry: middleware.RetryPolicy{MaxRetries: -1}}).Transport(client.GetClient().Transport))
 		client.R().SetBody(opaque(payload)).Put(apiURL)
-		r.wantHits(2)
-		if n := r.provider.Ledger()[1].BodyLen; n != 0 {
+		r.WantHits(2)
+		if n := r.Provider.Ledger()[1].BodyLen; n != 0 {
 			r.Errorf("the second attempt had %d bytes", n)
 		}
 	}, fault(metertest.ResetAfter), ok200())
@@ -164,7 +165,7 @@ func TestReplay_AReusedRequestSendsWhatItHasNow(t *testing.T) {
 			buf.WriteString(want)
 			resp, err := req.Put(apiURL)
 			r.wantStatus(resp, err, 200)
-			ledger := r.provider.Ledger()
+			ledger := r.Provider.Ledger()
 			if got := ledger[len(ledger)-1].BodyLen; got != int64(len(want)) {
 				r.Errorf("sent %d bytes, want %d", got, len(want))
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/meteredhttp/meteredhttp/adapters/meteredresty"
 	"github.com/meteredhttp/meteredhttp/bucket"
 	"github.com/meteredhttp/meteredhttp/escalate"
+	"github.com/meteredhttp/meteredhttp/internal/testrig"
 	"github.com/meteredhttp/meteredhttp/middleware"
 	"github.com/meteredhttp/meteredhttp/middleware/metertest"
 	"github.com/meteredhttp/meteredhttp/retryafter"
@@ -72,14 +73,14 @@ func TestMultiply_RefusalsAreRetriedByTheLadderAlone(t *testing.T) {
 					if resp.String() != "slow down" {
 						r.Errorf("the body is %q", resp.String())
 					}
-					r.wantHits(3)
+					r.WantHits(3)
 					if hooked != 0 {
 						r.Errorf("retry hooks ran %d times, for no retry", hooked)
 					}
 					if err := req.Context().Err(); err != nil {
 						r.Errorf("the request's context afterwards: %v", err)
 					}
-					r.wantNothingOpen()
+					r.WantNothingOpen()
 				}, times(-1, metertest.Reply(status, "slow down", "Retry-After", "0")))
 			})
 		}
@@ -94,10 +95,10 @@ func now(*resty.Client, *resty.Response) (time.Duration, error) { return time.Na
 func TestMultiply_ByHandForComparison(t *testing.T) {
 	virtual(t, func(r rig) {
 		client := r.bare(3).AddRetryCondition(always)
-		client.SetTransport(r.stack(patient(2)).Transport(client.GetClient().Transport))
+		client.SetTransport(testrig.Stack(r, patient(2)).Transport(client.GetClient().Transport))
 		resp, err := client.R().Get(apiURL)
 		r.wantStatus(resp, err, 429)
-		r.wantHits(4 * 3)
+		r.WantHits(4 * 3)
 	}, times(-1, refusal("0")))
 }
 
@@ -117,8 +118,8 @@ func TestMultiply_AForeignContextCostsAnError(t *testing.T) {
 			if !errors.Is(err, meteredresty.ErrNotRetried) || resp.StatusCode() != 429 {
 				r.Fatalf("got %v, %v", resp.StatusCode(), err)
 			}
-			r.wantHits(3)
-			r.wantNothingOpen()
+			r.WantHits(3)
+			r.WantNothingOpen()
 		}, times(-1, refusal("0")))
 	}
 	virtual(t, func(r rig) {
@@ -131,7 +132,7 @@ func TestMultiply_AForeignContextCostsAnError(t *testing.T) {
 		if !errors.Is(err, meteredresty.ErrNotRetried) || resp.StatusCode() != 429 {
 			r.Fatalf("got %v, %v", resp.StatusCode(), err)
 		}
-		r.wantHits(3)
+		r.WantHits(3)
 	}, times(-1, refusal("0")))
 }
 
@@ -149,8 +150,8 @@ func TestTurn_RefusalsOfOursAreNotRetried(t *testing.T) {
 			if !errors.As(err, &wait) || !errors.Is(err, context.DeadlineExceeded) {
 				r.Fatalf("got %v", err)
 			}
-			r.wantHits(1)
-			r.wantElapsed(0, 1)
+			r.WantHits(1)
+			r.WantElapsed(0, 1)
 		})
 	})
 	t.Run("every route rests", func(t *testing.T) {
@@ -171,11 +172,11 @@ func TestTurn_RefusalsOfOursAreNotRetried(t *testing.T) {
 			if !errors.As(err, &escalated) {
 				r.Fatalf("got %v", err)
 			}
-			hits, begin := r.provider.Hits(), time.Now()
+			hits, begin := r.Provider.Hits(), time.Now()
 			if _, err := client.R().Get(apiURL); !errors.As(err, &escalated) || time.Since(begin) != 0 {
 				r.Fatalf("got %v, after %v", err, time.Since(begin))
 			}
-			r.wantHits(hits)
+			r.WantHits(hits)
 		}, times(-1, refusal("0")))
 	})
 	t.Run("cancelled while waiting", func(t *testing.T) {
@@ -188,8 +189,8 @@ func TestTurn_RefusalsOfOursAreNotRetried(t *testing.T) {
 			if !errors.Is(err, context.Canceled) || !errors.As(err, &refused) || refused.Status != 429 {
 				r.Fatalf("got %v", err)
 			}
-			r.wantHits(1)
-			r.wantElapsed(100*time.Millisecond, 100*time.Millisecond+1)
+			r.WantHits(1)
+			r.WantElapsed(100*time.Millisecond, 100*time.Millisecond+1)
 		}, times(-1, refusal("30")))
 	})
 }
@@ -206,7 +207,7 @@ func TestTurn_TransportFaultsStayRestys(t *testing.T) {
 			if _, err := client.R().Get(apiURL); err == nil {
 				r.Fatal("no error")
 			}
-			r.wantHits(1 + 3)
+			r.WantHits(1 + 3)
 			if hooked != 4 { // as resty does, also after the last
 				r.Errorf("retry hooks ran %d times", hooked)
 			}
@@ -217,14 +218,14 @@ func TestTurn_TransportFaultsStayRestys(t *testing.T) {
 			c := patient(2)
 			c.Retry = middleware.RetryPolicy{MaxRetries: 2}
 			r.client(3, c).R().Get(apiURL)
-			r.wantHits(1 + 2 + 3)
+			r.WantHits(1 + 2 + 3)
 		}, reset)
 	})
 	t.Run("as conditions say", func(t *testing.T) {
 		virtual(t, func(r rig) {
 			never := func(*resty.Response, error) bool { return false }
 			r.client(3, patient(2)).AddRetryCondition(never).R().Get(apiURL)
-			r.wantHits(1)
+			r.WantHits(1)
 		}, reset)
 	})
 	t.Run("waits as SetRetryAfter says", func(t *testing.T) {
@@ -241,7 +242,7 @@ func TestTurn_TransportFaultsStayRestys(t *testing.T) {
 				}
 				resp, err := client.R().Get(apiURL)
 				r.wantStatus(resp, err, 200)
-				r.wantElapsed(14*time.Second, 14*time.Second+1)
+				r.WantElapsed(14*time.Second, 14*time.Second+1)
 			}, times(2, fault(metertest.ResetAfter)), ok200())
 		}
 	})
@@ -253,7 +254,7 @@ func TestTurn_TransportFaultsStayRestys(t *testing.T) {
 			if _, err := client.R().Get(apiURL); !errors.Is(err, quota) {
 				r.Fatalf("got %v", err)
 			}
-			r.wantHits(1)
+			r.WantHits(1)
 		}, metertest.Reply(404, ""))
 	})
 }
@@ -267,7 +268,7 @@ func TestTurn_OtherAnswersStayRestys(t *testing.T) {
 		client.AddRetryCondition(func(resp *resty.Response, err error) bool { return resp.StatusCode() >= 400 })
 		resp, err := client.R().SetBody("{}").Post(apiURL)
 		r.wantStatus(resp, err, 200)
-		r.wantHits(5)
+		r.WantHits(5)
 		if !slices.Equal(hooked, []int{404, 500, 500}) {
 			r.Errorf("retry hooks saw %v", hooked)
 		}
@@ -281,7 +282,7 @@ func TestTurn_AttemptsShareTheBudget(t *testing.T) {
 		client := r.client(3, patient(3))
 		resp, err := client.R().Get(apiURL)
 		r.wantStatus(resp, err, 429)
-		r.wantHits(6)
+		r.WantHits(6)
 	}, refusal("0"), refusal("0"), fault(metertest.ResetAfter), refusal("0"), fault(metertest.ResetAfter), times(-1, refusal("0")))
 }
 
@@ -293,7 +294,7 @@ func TestTurn_EachCallIsATurnOfItsOwn(t *testing.T) {
 			for i := range 3 {
 				resp, err := req.Get(apiURL)
 				r.wantStatus(resp, err, 429)
-				r.wantHits(3 * (i + 1))
+				r.WantHits(3 * (i + 1))
 			}
 		}, times(-1, refusal("0")))
 	})
@@ -303,7 +304,7 @@ func TestTurn_EachCallIsATurnOfItsOwn(t *testing.T) {
 			for i := range 3 {
 				resp, err := req.Get(apiURL)
 				r.wantStatus(resp, err, 429)
-				r.wantHits(3 * (i + 1))
+				r.WantHits(3 * (i + 1))
 			}
 		}, times(-1, refusal("0")))
 	})
@@ -314,7 +315,7 @@ func TestTurn_EachCallIsATurnOfItsOwn(t *testing.T) {
 			client.OnAfterResponse(func(c *resty.Client, resp *resty.Response) error {
 				if resp.Request.Header.Get("Inner") == "" {
 					c.R().SetContext(resp.Request.Context()).SetHeader("Inner", "1").Get(apiURL)
-					inner = r.provider.Hits()
+					inner = r.Provider.Hits()
 				}
 				return nil
 			})
@@ -340,11 +341,11 @@ func TestTurn_EachCallIsATurnOfItsOwn(t *testing.T) {
 				defer func() { recover() }()
 				req.Get(apiURL)
 			}()
-			r.wantHits(3)
+			r.WantHits(3)
 			explode = false
 			req.Get(apiURL)
-			r.wantHits(6)
-			r.wantNothingOpen()
+			r.WantHits(6)
+			r.WantNothingOpen()
 		}, times(-1, refusal("0")))
 	})
 }
@@ -396,15 +397,15 @@ func TestTurn_SetTimeoutCoversWaits(t *testing.T) {
 	virtual(t, func(r rig) {
 		resp, err := r.client(3, patient(5)).SetTimeout(10 * time.Second).R().Get(apiURL)
 		r.wantStatus(resp, err, 429)
-		r.wantHits(3)
-		r.wantElapsed(8*time.Second, 8*time.Second+1)
+		r.WantHits(3)
+		r.WantElapsed(8*time.Second, 8*time.Second+1)
 	}, times(-1, refusal("4")))
 	virtual(t, func(r rig) {
 		_, err := r.client(1, patient(5)).SetTimeout(10 * time.Second).R().Get(apiURL)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			r.Fatalf("got %v", err)
 		}
-		r.wantHits(2) // a fault, as resty sees it: it comes again
+		r.WantHits(2) // a fault, as resty sees it: it comes again
 	}, times(-1, fault(metertest.Hang)))
 }
 
@@ -420,20 +421,20 @@ func TestTurn_UnparsedStreams(t *testing.T) {
 			client := r.client(3, patient(2)).AddRetryCondition(func(resp *resty.Response, err error) bool { return err != nil || resp.IsError() })
 			resp, err := client.R().SetDoNotParseResponse(true).SetBody("{}").Post(apiURL)
 			r.wantStatus(resp, err, 200)
-			r.wantElapsed(time.Second, time.Second+1)
+			r.WantElapsed(time.Second, time.Second+1)
 			b := make([]byte, 64)
 			n, err := resp.RawBody().Read(b)
 			if err != nil || string(b[:n]) != metertest.SSE("", "0") {
 				r.Fatalf("read %q, %v", b[:n], err)
 			}
-			r.wantElapsed(1300*time.Millisecond, 1300*time.Millisecond+1)
+			r.WantElapsed(1300*time.Millisecond, 1300*time.Millisecond+1)
 			rest, err := io.ReadAll(resp.RawBody())
 			if err != nil || strings.Count(string(rest), "data:") != 9 {
 				r.Fatalf("read %q, %v", rest, err)
 			}
 			resp.RawBody().Close()
-			r.wantHits(2)
-			r.wantNothingOpen()
+			r.WantHits(2)
+			r.WantNothingOpen()
 		}, refusal("1"), metertest.Answer{Status: 200, Events: events})
 	})
 	t.Run("refused", func(t *testing.T) {
@@ -441,13 +442,13 @@ func TestTurn_UnparsedStreams(t *testing.T) {
 			client := r.client(3, patient(2)).AddRetryCondition(always)
 			resp, err := client.R().SetDoNotParseResponse(true).Get(apiURL)
 			r.wantStatus(resp, err, 429)
-			r.wantHits(3)
+			r.WantHits(3)
 			b, err := io.ReadAll(resp.RawBody())
 			if err != nil || string(b) != "slow down" {
 				r.Errorf("read %q, %v", b, err)
 			}
 			resp.RawBody().Close()
-			r.wantNothingOpen()
+			r.WantNothingOpen()
 		}, times(-1, refusal("0")))
 	})
 	t.Run("saved to a file", func(t *testing.T) {
@@ -455,8 +456,8 @@ func TestTurn_UnparsedStreams(t *testing.T) {
 			client := r.client(3, patient(2)).AddRetryCondition(always)
 			resp, err := client.R().SetOutput(r.TempDir() + "/answer").Get(apiURL)
 			r.wantStatus(resp, err, 429)
-			r.wantHits(3)
-			r.wantNothingOpen()
+			r.WantHits(3)
+			r.WantNothingOpen()
 		}, times(-1, refusal("0")))
 	})
 }
@@ -470,7 +471,7 @@ func TestTurn_TheHTTPClientItself(t *testing.T) {
 			r.Fatalf("got %v, %v", resp, err)
 		}
 		resp.Body.Close()
-		r.wantHits(3)
+		r.WantHits(3)
 	}, times(-1, refusal("0")))
 }
 
@@ -493,7 +494,7 @@ func TestTurn_ConcurrentCalls(t *testing.T) {
 				r.Error(err)
 			}
 		}
-		r.wantHits(150)
-		r.wantSameBodies(2)
+		r.WantHits(150)
+		r.WantSameBodies(2)
 	}, times(-1, refusal("0")))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/meteredhttp/meteredhttp/adapters/meteredretryable"
 	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/internal/testrig"
 	"github.com/meteredhttp/meteredhttp/middleware"
 	"github.com/meteredhttp/meteredhttp/middleware/metertest"
 	"github.com/meteredhttp/meteredhttp/retryafter"
@@ -44,7 +45,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestInstall_BadInput(t *testing.T) {
-	s, other := mustStack(t), mustStack(t)
+	s, other := testrig.Stack(t, middleware.Config{}), testrig.Stack(t, middleware.Config{})
 	over := func(rt http.RoundTripper) *retryablehttp.Client {
 		client := retryablehttp.NewClient()
 		client.HTTPClient = &http.Client{Transport: rt}
@@ -101,8 +102,8 @@ func TestInstall_TwiceIsOneBudget(t *testing.T) {
 			r.Fatalf("got %v", err)
 		}
 		r.want(429, "slow down")(r.get(client))
-		r.wantHits(3)
-		r.wantElapsed(20*time.Second, 20*time.Second+1)
+		r.WantHits(3)
+		r.WantElapsed(20*time.Second, 20*time.Second+1)
 	}, times(-1, refusal("10")))
 }
 
@@ -110,7 +111,7 @@ func TestInstall_TwiceIsOneBudget(t *testing.T) {
 // would use.
 func TestInstall_WhatIsNilHasItsDefault(t *testing.T) {
 	client := &retryablehttp.Client{RetryMax: 1, Backoff: retryablehttp.DefaultBackoff}
-	if err := meteredretryable.Install(client, mustStack(t)); err != nil {
+	if err := meteredretryable.Install(client, testrig.Stack(t, middleware.Config{})); err != nil {
 		t.Fatal(err)
 	}
 	if client.HTTPClient == nil {
@@ -122,7 +123,7 @@ func TestInstall_WhatIsNilHasItsDefault(t *testing.T) {
 		client.CheckRetry = nil
 		r.install(client, patient(2))
 		r.want(200, "ok")(r.get(client))
-		r.wantHits(3)
+		r.WantHits(3)
 	}, times(2, fault(metertest.ResetAfter)), ok200())
 }
 
@@ -141,7 +142,7 @@ func TestInstall_SharedHTTPClient(t *testing.T) {
 		}
 		for i, client := range []*retryablehttp.Client{one, two} {
 			r.want(429, "slow down")(r.get(client))
-			r.wantHits(3 * (i + 1))
+			r.WantHits(3 * (i + 1))
 		}
 	}, times(-1, refusal("0")))
 }
@@ -153,7 +154,7 @@ func TestInstall_StackElsewhereInTheChain(t *testing.T) {
 	for name, chain := range map[string]func(r rig) func(*http.Request) (*http.Response, error){
 		"below a stranger": func(r rig) func(*http.Request) (*http.Response, error) {
 			client := r.bare(4)
-			s := r.stack(patient(2))
+			s := testrig.Stack(r, patient(2))
 			inner := s.Transport(client.HTTPClient.Transport)
 			client.HTTPClient.Transport = roundTripper(func(req *http.Request) (*http.Response, error) { return inner.RoundTrip(req) })
 			if err := meteredretryable.Install(client, s); err != nil {
@@ -180,8 +181,8 @@ func TestInstall_StackElsewhereInTheChain(t *testing.T) {
 			virtual(t, func(r rig) {
 				do := chain(r)
 				r.want(429, "slow down")(r.read(do(r.request("GET", nil).Request)))
-				r.wantHits(3)
-				r.wantElapsed(20*time.Second, 20*time.Second+1)
+				r.WantHits(3)
+				r.WantElapsed(20*time.Second, 20*time.Second+1)
 			}, times(-1, refusal("10")))
 		})
 	}
@@ -204,7 +205,7 @@ func TestInstall_OtherRoundTrippersOutside(t *testing.T) {
 			return &http.Response{StatusCode: resp.StatusCode, Header: resp.Header, Body: resp.Body, Request: req}, nil
 		})
 		r.want(429, "slow down")(r.get(client))
-		r.wantHits(4)
+		r.WantHits(4)
 		if calls != 2 {
 			r.Errorf("%d calls of the RoundTripper outside", calls)
 		}
@@ -226,7 +227,7 @@ func TestInstall_AStrangersOwnErrors(t *testing.T) {
 			return inner.RoundTrip(req)
 		})
 		r.want(200, "ok")(r.do(client, r.request("POST", payload1())))
-		r.wantHits(1)
+		r.WantHits(1)
 	}, ok200())
 }
 
@@ -250,7 +251,7 @@ func TestInstall_BasesWithRequestsOfTheirOwn(t *testing.T) {
 				})
 				r.install(client, patient(2))
 				r.want(429, "slow down")(r.get(client))
-				r.wantHits(5)
+				r.WantHits(5)
 			}, refusal("0"), metertest.Reply(500, ""), refusal("0"), metertest.Reply(500, ""), times(-1, refusal("0")))
 		})
 	}
@@ -262,7 +263,7 @@ func TestInstall_WhatNetHTTPLooksFor(t *testing.T) {
 		c := retryablehttp.NewClient()
 		c.Logger, c.RetryMax = nil, 0
 		c.HTTPClient = &http.Client{Transport: rt}
-		if err := meteredretryable.Install(c, mustStack(t)); err != nil {
+		if err := meteredretryable.Install(c, testrig.Stack(t, middleware.Config{})); err != nil {
 			t.Fatal(err)
 		}
 		return c

@@ -46,8 +46,8 @@ func TestReplay_EverySendIsWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, func(r rig) {
 				r.want(200, "ok")(r.do(r.client(4, patient(2)), r.request("PUT", body(r.T))))
-				r.wantHits(7)
-				r.wantSameBodies(len(payload))
+				r.WantHits(7)
+				r.WantSameBodies(len(payload))
 			}, fault(metertest.ResetAfter), fault(metertest.ResetBefore), fault(metertest.DialError), refusal("0"),
 				metertest.Reply(307, "", "Location", "/elsewhere"), refusal("0"), ok200())
 		})
@@ -72,15 +72,15 @@ func TestReplay_OpaqueBodiesThroughStandardClient(t *testing.T) {
 					req.ContentLength = int64(size)
 				}
 				r.want(200, "ok")(r.read(client.Do(req)))
-				r.wantHits(4)
-				r.wantSameBodies(size)
+				r.WantHits(4)
+				r.WantSameBodies(size)
 			}, refusal("0"), fault(metertest.ResetAfter), refusal("0"), ok200())
 		}
 	}
 	virtual(t, func(r rig) { // nothing in it
 		client := r.client(4, patient(2)).StandardClient()
 		r.want(200, "ok")(r.read(client.Post(apiURL, "text/plain", opaque(""))))
-		r.wantSameBodies(0)
+		r.WantSameBodies(0)
 	}, refusal("0"), ok200())
 }
 
@@ -93,7 +93,7 @@ func TestReplay_ABodyThatFails(t *testing.T) {
 		if !errors.Is(err, broken) {
 			r.Fatalf("got %v", err)
 		}
-		r.wantHits(0)
+		r.WantHits(0)
 	})
 	virtual(t, func(r rig) {
 		first := true

@@ -99,9 +99,9 @@ func TestTimeout_AReusedRequestIsAnotherTurn(t *testing.T) {
 				if _, _, err := r.do(client, req); err == nil {
 					r.Fatal("no error")
 				}
-				r.wantHits(2)
+				r.WantHits(2)
 				r.want(429, "slow down")(r.do(client, req))
-				r.wantHits(2 + 3)
+				r.WantHits(2 + 3)
 			}, refusal("0"), fault(metertest.Hang), times(-1, refusal("0")))
 		})
 	}
@@ -120,7 +120,7 @@ func TestTimeout_AnIdempotencyKeyIsSeen(t *testing.T) {
 				req.Header.Set("Idempotency-Key", key)
 			}
 			r.do(client, req)
-			r.wantHits(hits)
+			r.WantHits(hits)
 		}, fault(metertest.Hang), ok200())
 	}
 }

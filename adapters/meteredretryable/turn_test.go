@@ -16,6 +16,7 @@ import (
 
 	"github.com/meteredhttp/meteredhttp/bucket"
 	"github.com/meteredhttp/meteredhttp/escalate"
+	"github.com/meteredhttp/meteredhttp/internal/testrig"
 	"github.com/meteredhttp/meteredhttp/middleware"
 	"github.com/meteredhttp/meteredhttp/middleware/metertest"
 	"github.com/meteredhttp/meteredhttp/retryafter"
@@ -38,12 +39,12 @@ func TestMultiply_RefusalsAreRetriedByTheLadderAlone(t *testing.T) {
 					prepare(client)
 					r.install(client, patient(2))
 					r.want(status, "slow down")(r.do(client, r.request("POST", payload1())))
-					r.wantHits(3)
-					r.wantSameBodies(len(payload))
-					r.wantElapsed(0, 1)
+					r.WantHits(3)
+					r.WantSameBodies(len(payload))
+					r.WantElapsed(0, 1)
 					r.want(status, "slow down")(r.read(client.StandardClient().Post(apiURL, "application/json", opaque(payload))))
-					r.wantHits(6)
-					r.wantNothingOpen()
+					r.WantHits(6)
+					r.WantNothingOpen()
 				}, times(-1, metertest.Reply(status, "slow down", "Retry-After", "0")))
 			})
 		}
@@ -56,11 +57,11 @@ func payload1() []byte { return []byte(payload) }
 func TestMultiply_ByHandForComparison(t *testing.T) {
 	virtual(t, func(r rig) {
 		client := r.bare(4)
-		client.HTTPClient.Transport = r.stack(patient(2)).Transport(client.HTTPClient.Transport)
+		client.HTTPClient.Transport = testrig.Stack(r, patient(2)).Transport(client.HTTPClient.Transport)
 		if _, _, err := r.get(client); err == nil || !strings.Contains(err.Error(), "giving up after 5 attempt(s)") {
 			r.Fatalf("got %v", err)
 		}
-		r.wantHits(5 * 3)
+		r.WantHits(5 * 3)
 	}, times(-1, refusal("0")))
 }
 
@@ -77,7 +78,7 @@ func TestMultiply_AsTheProviderMeansIt(t *testing.T) {
 		if err != nil || status != 403 {
 			r.Fatalf("got %v, %v", status, err)
 		}
-		r.wantHits(3)
+		r.WantHits(3)
 	}, times(-1, metertest.Reply(403, `{"message":"You have exceeded a secondary rate limit."}`, "Retry-After", "1")))
 }
 
@@ -101,8 +102,8 @@ func TestTurn_RefusalsOfOursAreNotRetried(t *testing.T) {
 			if !strings.Contains(err.Error(), "giving up after 1 attempt(s)") {
 				r.Errorf("got %v", err)
 			}
-			r.wantHits(1)
-			r.wantElapsed(0, 1)
+			r.WantHits(1)
+			r.WantElapsed(0, 1)
 		}, ok200())
 	})
 	t.Run("every route rests", func(t *testing.T) {
@@ -123,11 +124,11 @@ func TestTurn_RefusalsOfOursAreNotRetried(t *testing.T) {
 			if !errors.As(err, &escalated) {
 				r.Fatalf("got %v", err)
 			}
-			hits, begin := r.provider.Hits(), time.Now()
+			hits, begin := r.Provider.Hits(), time.Now()
 			if _, _, err := r.get(client); !errors.As(err, &escalated) || time.Since(begin) != 0 {
 				r.Fatalf("got %v, after %v", err, time.Since(begin))
 			}
-			r.wantHits(hits)
+			r.WantHits(hits)
 		}, times(-1, refusal("0")))
 	})
 	t.Run("cancelled while waiting", func(t *testing.T) {
@@ -140,8 +141,8 @@ func TestTurn_RefusalsOfOursAreNotRetried(t *testing.T) {
 			if !errors.Is(err, context.Canceled) || !errors.As(err, &refused) || refused.Status != 429 {
 				r.Fatalf("got %v", err)
 			}
-			r.wantHits(1)
-			r.wantElapsed(100*time.Millisecond, 100*time.Millisecond+1)
+			r.WantHits(1)
+			r.WantElapsed(100*time.Millisecond, 100*time.Millisecond+1)
 		}, times(-1, refusal("30")))
 	})
 }
@@ -156,8 +157,8 @@ func TestTurn_TransportFaultsStayTheHosts(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "giving up after 5 attempt(s)") {
 				r.Fatalf("got %v", err)
 			}
-			r.wantHits(1 + 4)
-			r.wantElapsed((1+2+4+8)*time.Second, (1+2+4+8)*time.Second+1)
+			r.WantHits(1 + 4)
+			r.WantElapsed((1+2+4+8)*time.Second, (1+2+4+8)*time.Second+1)
 		}, reset)
 	})
 	t.Run("the stack's budget once for all attempts", func(t *testing.T) {
@@ -169,7 +170,7 @@ func TestTurn_TransportFaultsStayTheHosts(t *testing.T) {
 				client.HTTPClient.Timeout = timeout
 				r.install(client, c)
 				r.get(client)
-				r.wantHits(1 + 2 + 4)
+				r.WantHits(1 + 2 + 4)
 			}, reset)
 		}
 	})
@@ -179,7 +180,7 @@ func TestTurn_TransportFaultsStayTheHosts(t *testing.T) {
 			client.CheckRetry = never
 			r.install(client, patient(2))
 			r.get(client)
-			r.wantHits(1)
+			r.WantHits(1)
 		}, reset)
 		virtual(t, func(r rig) {
 			quota := errors.New("quota")
@@ -189,7 +190,7 @@ func TestTurn_TransportFaultsStayTheHosts(t *testing.T) {
 			if _, _, err := r.get(client); !errors.Is(err, quota) {
 				r.Fatalf("got %v", err)
 			}
-			r.wantHits(1)
+			r.WantHits(1)
 		}, reset)
 	})
 	t.Run("which is asked, also about refusals, and may have its own error", func(t *testing.T) {
@@ -213,8 +214,8 @@ func TestTurn_TransportFaultsStayTheHosts(t *testing.T) {
 				if !errors.Is(err, c.want) || c.want == nil && (status != 429 || body != "slow down") || asked != 1 {
 					r.Errorf("%v: got %v %q, %v, asked %d times", c, status, body, err, asked)
 				}
-				r.wantHits(3)
-				r.wantNothingOpen()
+				r.WantHits(3)
+				r.WantNothingOpen()
 			}, times(-1, refusal("0")))
 		}
 	})
@@ -258,15 +259,15 @@ func TestTurn_OtherAnswersStayTheHosts(t *testing.T) {
 	virtual(t, func(r rig) {
 		client := r.client(4, patient(2))
 		r.want(200, "ok")(r.do(client, r.request("POST", payload1())))
-		r.wantHits(4)
+		r.WantHits(4)
 	}, metertest.Reply(500, ""), refusal("1"), metertest.Reply(502, ""), ok200())
 	virtual(t, func(r rig) {
 		client := r.client(2, patient(2))
 		if _, _, err := r.get(client); err == nil || !strings.Contains(err.Error(), "giving up after 3 attempt(s)") {
 			r.Fatalf("got %v", err)
 		}
-		r.wantHits(3)
-		r.wantNothingOpen()
+		r.WantHits(3)
+		r.WantNothingOpen()
 	}, times(-1, metertest.Reply(500, "x")))
 	virtual(t, func(r rig) {
 		client := r.bare(2)
@@ -275,7 +276,7 @@ func TestTurn_OtherAnswersStayTheHosts(t *testing.T) {
 		}
 		r.install(client, patient(2))
 		r.want(500, "x")(r.get(client))
-		r.wantHits(3)
+		r.WantHits(3)
 	}, times(2, metertest.Reply(404, "")), metertest.Reply(500, "x"))
 }
 
@@ -315,7 +316,7 @@ func TestTurn_AttemptsShareTheBudget(t *testing.T) {
 					c.after(client)
 				}
 				r.want(429, "slow down")(r.get(client))
-				r.wantHits(6)
+				r.WantHits(6)
 			}, refusal("0"), refusal("0"), c.failure, refusal("0"), c.failure, times(-1, refusal("0")))
 		})
 	}
@@ -329,7 +330,7 @@ func TestTurn_TimedOutAttemptsShareTheBudget(t *testing.T) {
 		client := r.client(3, c)
 		client.HTTPClient.Timeout = 10 * time.Second
 		r.get(client)
-		r.wantHits(3 + 3)
+		r.WantHits(3 + 3)
 	}, times(2, fault(metertest.ResetAfter)), times(2, fault(metertest.Hang)), times(-1, fault(metertest.ResetAfter)))
 }
 
@@ -342,9 +343,9 @@ func TestTurn_AReusedRequestIsAnotherCall(t *testing.T) {
 			req := r.request("POST", payload1())
 			for i := range 3 {
 				r.want(429, "slow down")(r.do(client, req))
-				r.wantHits(3 * (i + 1))
+				r.WantHits(3 * (i + 1))
 			}
-			r.wantSameBodies(len(payload))
+			r.WantSameBodies(len(payload))
 		}, times(-1, refusal("0")))
 	})
 	again := func(name string, first func(r rig, client *retryablehttp.Client, req *retryablehttp.Request) error, answers ...metertest.Answer) {
@@ -355,9 +356,9 @@ func TestTurn_AReusedRequestIsAnotherCall(t *testing.T) {
 				if err := first(r, client, req); err == nil {
 					r.Fatal("no error")
 				}
-				hits := r.provider.Hits()
+				hits := r.Provider.Hits()
 				r.want(429, "slow down")(r.do(client, req))
-				r.wantHits(hits + 3)
+				r.WantHits(hits + 3)
 			}, append(answers, times(-1, refusal("0")))...)
 		})
 	}
@@ -372,7 +373,7 @@ func TestTurn_AReusedRequestIsAnotherCall(t *testing.T) {
 		r.install(client, c)
 		client.HTTPClient.Timeout = time.Second
 		_, err := client.Do(req)
-		r.wantHits(3)
+		r.WantHits(3)
 		client.HTTPClient.Timeout = 0
 		client.RetryMax = 0 // so that the next fault is the stack's
 		_, _, _ = r.do(client, r.request("HEAD", nil))
@@ -407,7 +408,7 @@ func TestTurn_AReusedRequestIsAnotherCall(t *testing.T) {
 				req, _ := retryablehttp.NewRequestWithContext(ctx, "GET", apiURL, nil)
 				resp, err := client.Do(req)
 				r.want(429, "slow down")(r.read(resp, err))
-				r.wantHits(3 * (i + 1))
+				r.WantHits(3 * (i + 1))
 				ctx = resp.Request.Context()
 			}
 		}, times(-1, refusal("0")))
@@ -431,7 +432,7 @@ func TestTurn_ResponseHandlers(t *testing.T) {
 				return nil
 			})
 			r.want(200, "ready")(r.do(client, req))
-			r.wantHits(4)
+			r.WantHits(4)
 		}, ok200(), refusal("0"), ok200(), metertest.Reply(200, "ready"))
 	})
 	t.Run("the turn is the same", func(t *testing.T) {
@@ -445,7 +446,7 @@ func TestTurn_ResponseHandlers(t *testing.T) {
 				return nil
 			})
 			r.want(429, "slow down")(r.do(client, req))
-			r.wantHits(6)
+			r.WantHits(6)
 		}, ok200(), refusal("0"), ok200(), refusal("0"), ok200(), refusal("0"))
 	})
 	t.Run("a refusal it does not like", func(t *testing.T) {
@@ -456,8 +457,8 @@ func TestTurn_ResponseHandlers(t *testing.T) {
 			if _, _, err := r.do(client, req); !errors.Is(err, notYet) {
 				r.Fatalf("got %v", err)
 			}
-			r.wantHits(3)
-			r.wantNothingOpen()
+			r.WantHits(3)
+			r.WantNothingOpen()
 		}, times(-1, refusal("0")))
 	})
 }
@@ -530,8 +531,8 @@ func TestTurn_Redirects(t *testing.T) {
 			client := r.client(4, patient(2))
 			client.HTTPClient.Timeout = timeout
 			r.want(429, "slow down")(r.do(client, r.request("PUT", payload1())))
-			r.wantHits(7)
-			r.wantSameBodies(len(payload))
+			r.WantHits(7)
+			r.WantSameBodies(len(payload))
 		}, metertest.Reply(307, "", "Location", "/elsewhere"), refusal("0"), fault(metertest.ResetAfter),
 			metertest.Reply(307, "", "Location", "/elsewhere"), refusal("0"), fault(metertest.ResetAfter), refusal("0"), ok200())
 	}
@@ -544,8 +545,8 @@ func TestTurn_TimeoutCoversWaits(t *testing.T) {
 		client := r.client(4, patient(5))
 		client.HTTPClient.Timeout = 10 * time.Second
 		r.want(429, "slow down")(r.get(client))
-		r.wantHits(3)
-		r.wantElapsed(8*time.Second, 8*time.Second+1)
+		r.WantHits(3)
+		r.WantElapsed(8*time.Second, 8*time.Second+1)
 	}, times(-1, refusal("4")))
 	virtual(t, func(r rig) {
 		client := r.client(1, patient(5))
@@ -555,7 +556,7 @@ func TestTurn_TimeoutCoversWaits(t *testing.T) {
 		if !errors.As(err, &u) || !u.Timeout() {
 			r.Fatalf("got %v", err)
 		}
-		r.wantHits(2) // a fault, as retryablehttp sees it: it comes again
+		r.WantHits(2) // a fault, as retryablehttp sees it: it comes again
 	}, times(-1, fault(metertest.Hang)))
 }
 
@@ -564,7 +565,7 @@ func TestTurn_TheHTTPClientItself(t *testing.T) {
 	virtual(t, func(r rig) {
 		client := r.client(4, patient(2))
 		r.want(429, "slow down")(r.read(client.HTTPClient.Get(apiURL)))
-		r.wantHits(3)
+		r.WantHits(3)
 	}, times(-1, refusal("0")))
 }
 
@@ -587,8 +588,8 @@ func TestTurn_ConcurrentCalls(t *testing.T) {
 				r.Error(err)
 			}
 		}
-		r.wantHits(50 + 150)
-		r.wantSameBodies(len(payload))
+		r.WantHits(50 + 150)
+		r.WantSameBodies(len(payload))
 	}, times(50, fault(metertest.ResetAfter)), times(-1, refusal("0")))
 }
 
@@ -612,7 +613,7 @@ func TestTurn_ConcurrentCallsWithOneURL(t *testing.T) {
 				r.Error(err)
 			}
 		}
-		r.wantHits(50 + 150)
+		r.WantHits(50 + 150)
 	}, times(50, fault(metertest.ResetAfter)), times(-1, refusal("0")))
 }
 
@@ -627,6 +628,6 @@ func TestTurn_ACallCancelledInTheQueueSaysNoMore(t *testing.T) {
 		if want := "GET " + apiURL + " giving up after 1 attempt(s): context canceled"; err == nil || err.Error() != want {
 			r.Errorf("got %v, want %s", err, want)
 		}
-		r.wantHits(0)
+		r.WantHits(0)
 	})
 }
