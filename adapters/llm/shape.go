@@ -301,7 +301,9 @@ func (l *look) string(k kind) {
 	case loose, foreign:
 		l.unnamed()
 	case model:
-		l.model = name(l.shortString())
+		if m := name(l.shortString()); l.model == "" { // the first one named, as for Key
+			l.model = m
+		}
 	case limit, choices, options, root:
 		l.ignored++ // a number in quotes, say
 		l.skipString()
