@@ -95,7 +95,7 @@ func baseURL(s string) (*url.URL, error) {
 		return nil, fmt.Errorf("%q names no host", s)
 	case u.User != nil:
 		return nil, errors.New("credentials come from the callers, not from the URL")
-	case u.RawQuery != "" || u.Fragment != "":
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return nil, fmt.Errorf("%q has more than a path", s)
 	}
 	return u, nil
