@@ -1,9 +1,10 @@
 package middleware
 
 import (
-	"io"
 	"net/http"
 	"time"
+
+	"github.com/meteredhttp/meteredhttp/internal/readahead"
 )
 
 // What is read of an answer that is thrown away, so that its connection can be
@@ -15,20 +16,20 @@ const (
 	drainTime  = 500 * time.Millisecond
 )
 
-// peekedBody is an answer's body of which a prefix has been read and put back.
-// The server may still be in the middle of sending it: a read that took too
-// long to wait for stays pending, and the next Read gets its result.
+// peekedBody is an answer's body that has been looked at: the server may still be
+// in the middle of sending it.
 type peekedBody struct {
-	rc      io.ReadCloser
-	head    []byte // read, not yet read by the caller
-	err     error  // what followed head
-	pending chan chunk
-	slow    bool // it has been waited for long enough
+	readahead.Body
+	slow bool // it has been waited for long enough
 }
 
-type chunk struct {
-	data []byte
-	err  error
+// peeked returns resp's body as one that can be looked at.
+func peeked(resp *http.Response) *peekedBody {
+	b, ok := resp.Body.(*peekedBody)
+	if !ok {
+		b = &peekedBody{Body: readahead.Of(resp.Body)}
+	}
+	return b
 }
 
 // peek reads a prefix of resp.Body, bounded in bytes and time, and puts it
@@ -37,13 +38,10 @@ func peek(resp *http.Response) []byte {
 	if resp.Body == http.NoBody {
 		return nil
 	}
-	b, ok := resp.Body.(*peekedBody)
-	if !ok {
-		b = &peekedBody{rc: resp.Body}
-		resp.Body = b
-	}
+	b := peeked(resp)
+	resp.Body = b
 	b.fill(peekBytes)
-	return b.head
+	return b.Head()
 }
 
 // discard drains resp.Body within bounds and closes it.
@@ -51,59 +49,23 @@ func discard(resp *http.Response) {
 	if resp.Body == http.NoBody {
 		return
 	}
-	b, ok := resp.Body.(*peekedBody)
-	if !ok {
-		b = &peekedBody{rc: resp.Body}
-	}
-	b.fill(len(b.head) + drainBytes)
+	b := peeked(resp)
+	b.fill(len(b.Head()) + drainBytes)
 	b.Close()
 }
 
-// fill reads ahead until head holds n bytes, the body ends, or drainTime is
-// over; that is spent once.
+// fill reads ahead until n bytes are here, the body ends, or drainTime is over;
+// that is spent once.
 func (b *peekedBody) fill(n int) {
-	if b.err != nil || b.slow || len(b.head) >= n {
+	if b.Err() != nil || b.slow || len(b.Head()) >= n {
 		return
 	}
 	timer := time.NewTimer(drainTime)
 	defer timer.Stop()
-	for len(b.head) < n && b.err == nil {
-		if b.pending == nil {
-			b.pending = make(chan chunk, 1)
-			go read(b.rc, make([]byte, min(n-len(b.head), 8<<10)), b.pending)
-		}
-		select {
-		case c := <-b.pending:
-			b.pending = nil
-			b.head = append(b.head, c.data...)
-			b.err = c.err
-		case <-timer.C:
+	for len(b.Head()) < n && b.Err() == nil {
+		if !b.More(min(n-len(b.Head()), 8<<10), timer.C, nil) {
 			b.slow = true
 			return
 		}
 	}
 }
-
-func read(r io.Reader, buf []byte, to chan<- chunk) {
-	n, err := r.Read(buf)
-	to <- chunk{buf[:n], err}
-}
-
-func (b *peekedBody) Read(p []byte) (int, error) {
-	if len(b.head) == 0 && b.pending != nil {
-		c := <-b.pending
-		b.pending = nil
-		b.head, b.err = c.data, c.err
-	}
-	if len(b.head) > 0 {
-		n := copy(p, b.head)
-		b.head = b.head[n:]
-		return n, nil
-	}
-	if b.err != nil {
-		return 0, b.err
-	}
-	return b.rc.Read(p)
-}
-
-func (b *peekedBody) Close() error { return b.rc.Close() }

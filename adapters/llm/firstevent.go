@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/meteredhttp/meteredhttp/internal/readahead"
 	"github.com/meteredhttp/meteredhttp/middleware"
 	"github.com/meteredhttp/meteredhttp/retryafter"
 )
@@ -99,13 +100,13 @@ func (l *firstEvent) RoundTrip(req *http.Request) (*http.Response, error) {
 	if _, ok := resp.Body.(io.Writer); ok {
 		return resp, nil
 	}
-	b := &openedBody{rc: resp.Body}
-	resp.Body = b
-	event := b.firstEvent(req, l.config)
+	b := readahead.Of(resp.Body)
+	resp.Body = &b
+	event := firstEventOf(&b, req, l.config)
 	if event == nil {
 		return resp, nil
 	}
-	l.refuse(resp, b, event, l.config.Reader.For(req.URL.Host))
+	l.refuse(resp, &b, event, l.config.Reader.For(req.URL.Host))
 	return resp, nil
 }
 
@@ -117,7 +118,7 @@ func (l *firstEvent) CloseIdleConnections() {
 }
 
 // refuse makes resp the refusal that event stands for, if it is one.
-func (l *firstEvent) refuse(resp *http.Response, b *openedBody, event []byte, source *retryafter.Source) {
+func (l *firstEvent) refuse(resp *http.Response, b *readahead.Body, event []byte, source *retryafter.Source) {
 	status := refusedAs(source, event)
 	if status == 0 {
 		return
@@ -162,23 +163,9 @@ func refusedAs(source *retryafter.Source, document []byte) int {
 	return 0
 }
 
-// openedBody is a stream of which the beginning has been read. A read that took
-// too long to wait for is still under way, and the next Read gets its result.
-type openedBody struct {
-	rc      io.ReadCloser
-	head    []byte // read, and not yet read by the caller
-	err     error  // what followed head
-	pending chan piece
-}
-
-type piece struct {
-	data []byte
-	err  error
-}
-
-// firstEvent reads on until the first event is here, and returns its data; nil
+// firstEventOf reads on until the first event is here, and returns its data; nil
 // if there is none within bounds.
-func (b *openedBody) firstEvent(req *http.Request, c FirstEventConfig) []byte {
+func firstEventOf(b *readahead.Body, req *http.Request, c FirstEventConfig) []byte {
 	var late <-chan time.Time
 	if c.MaxWait > 0 {
 		timer := time.NewTimer(c.MaxWait)
@@ -187,33 +174,22 @@ func (b *openedBody) firstEvent(req *http.Request, c FirstEventConfig) []byte {
 	}
 	seen, fresh := 0, 0 // what is done with, and what of the rest was looked at
 	for {
-		if b.err != nil || blankLine(b.head[fresh:]) {
-			if seen == 0 && bytes.HasPrefix(b.head, []byte(byteOrderMark)) {
+		if b.Err() != nil || blankLine(b.Head()[fresh:]) {
+			if seen == 0 && bytes.HasPrefix(b.Head(), []byte(byteOrderMark)) {
 				seen = len(byteOrderMark)
 			}
-			event, found, passed := nextEvent(b.head[seen:], b.err != nil)
-			if found || b.err != nil {
+			event, found, passed := nextEvent(b.Head()[seen:], b.Err() != nil)
+			if found || b.Err() != nil {
 				return event
 			}
 			seen += passed
 		}
-		if len(b.head) >= c.MaxBytes {
+		if len(b.Head()) >= c.MaxBytes {
 			return nil
 		}
-		fresh = max(len(b.head)-len("\r\n\r"), seen)
-		b.pending = make(chan piece, 1)
-		go func(buf []byte, to chan<- piece) {
-			n, err := b.rc.Read(buf)
-			to <- piece{buf[:n], err}
-		}(make([]byte, min(c.MaxBytes-len(b.head), 4<<10)), b.pending)
-		select {
-		case p := <-b.pending:
-			b.pending = nil
-			b.head, b.err = append(b.head, p.data...), p.err
-		case <-late:
-			return nil
-		case <-req.Context().Done(): // the read ends too, soon
-			return nil
+		fresh = max(len(b.Head())-len("\r\n\r"), seen)
+		if !b.More(min(c.MaxBytes-len(b.Head()), 4<<10), late, req.Context().Done()) {
+			return nil // where the caller has gone, the read ends too, soon
 		}
 	}
 }
@@ -286,30 +262,11 @@ func isPing(event []byte) bool {
 	return len(event) <= 256 && string(bytes.Join(bytes.Fields(event), nil)) == `{"type":"ping"}`
 }
 
-func (b *openedBody) Read(p []byte) (int, error) {
-	if len(b.head) == 0 && b.pending != nil {
-		got := <-b.pending
-		b.pending = nil
-		b.head, b.err = got.data, got.err
-	}
-	if len(b.head) > 0 {
-		n := copy(p, b.head)
-		b.head = b.head[n:]
-		return n, nil
-	}
-	if b.err != nil {
-		return 0, b.err
-	}
-	return b.rc.Read(p)
-}
-
-func (b *openedBody) Close() error { return b.rc.Close() }
-
 // refusedBody gives the event that the answer was, and ends with it, whatever
 // the stream does: a server may keep it open for as long as it likes.
 type refusedBody struct {
 	event  []byte
-	stream *openedBody
+	stream *readahead.Body
 	closed sync.Once
 	err    error
 }
