@@ -150,7 +150,7 @@ func TestPageInABrowser(t *testing.T) {
 }
 
 func TestBadCommandLines(t *testing.T) {
-	for _, args := range [][]string{{"-for", "-1s"}, {"more"}, {"-nonsense"}} {
+	for _, args := range [][]string{{"-for", "-1s"}, {"-png", "x.png"}, {"more"}, {"-nonsense"}} {
 		if status := command(context.Background(), args, t.Output(), t.Output()); status != 2 {
 			t.Errorf("%v: status %d", args, status)
 		}

@@ -5,7 +5,7 @@
 //	go run ./examples/dashboard            # until Ctrl-C
 //	go run ./examples/dashboard -for 20s
 //
-// At the end it writes dashboard.png by headless Chromium, if there is one.
+// With -png and -for it takes a picture of the page by headless Chromium, if there is one.
 package main
 
 import (
@@ -33,9 +33,13 @@ func main() {
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f := flag.NewFlagSet("dashboard", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	span := f.Duration("for", 0, "how long; 0 is until Ctrl-C")
-	addr := f.String("addr", "127.0.0.1:0", "where to serve the page; keep it on loopback")
-	png := f.String("png", "dashboard.png", "the picture that is written at the end; empty for none")
+	f.Usage = func() {
+		fmt.Fprint(stderr, "dashboard shows the page over a metered provider: a storm of refusals, and its cure.\n\nUsage: go run ./examples/dashboard [flags]\n\n")
+		f.PrintDefaults()
+	}
+	span := f.Duration("for", 0, "`time` after which it ends; 0 for never")
+	listen := f.String("listen", "127.0.0.1:0", "`address` to serve the page at; keep it on loopback")
+	png := f.String("png", "", "`file` for a picture of the page, which takes -for and Chromium")
 	switch err := f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -44,20 +48,23 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case f.NArg() > 0 || *span < 0:
 		fmt.Fprintln(stderr, "dashboard: unexpected arguments, or a negative -for")
 		return 2
+	case *png != "" && *span == 0:
+		fmt.Fprintln(stderr, "dashboard: -png without -for: the picture is taken at three quarters of it")
+		return 2
 	}
-	if err := show(ctx, *span, *addr, *png, stdout); err != nil {
+	if err := show(ctx, *span, *listen, *png, stdout); err != nil {
 		fmt.Fprintln(stderr, "dashboard:", err)
 		return 1
 	}
 	return 0
 }
 
-func show(ctx context.Context, span time.Duration, addr, png string, stdout io.Writer) error {
+func show(ctx context.Context, span time.Duration, listen, png string, stdout io.Writer) error {
 	s, err := newScene()
 	if err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", addr)
+	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err
 	}
@@ -76,7 +83,7 @@ func show(ctx context.Context, span time.Duration, addr, png string, stdout io.W
 		defer end()
 	}
 	took := make(chan error, 1)
-	if span > 0 && png != "" { // while there is something to see
+	if png != "" { // while there is something to see
 		go func() {
 			select {
 			case <-time.After(span * 3 / 4):
@@ -91,7 +98,7 @@ func show(ctx context.Context, span time.Duration, addr, png string, stdout io.W
 		storm, since := s.refusals(i)
 		fmt.Fprintf(stdout, "%-24s  sent %5d, refused %4.1f %% before the limit was put right and %4.1f %% since\n", k.Key, k.Sends, 100*storm, 100*since)
 	}
-	if span > 0 && png != "" {
+	if png != "" {
 		switch err := <-took; {
 		case errors.Is(err, errNoBrowser):
 			fmt.Fprintf(stdout, "no %s: %v\n", png, err)

@@ -95,6 +95,7 @@ func serve(ctx context.Context, listen string, stdout, stderr io.Writer) error {
 	var both sync.WaitGroup
 	both.Go(func() { _ = server.Serve(l) }) // until it is closed
 	fmt.Fprintf(stdout, "observe: http://%s/metrics\n", l.Addr())
+	fmt.Fprintln(stdout, "observe: the first calls are refused: the provider allows half of what the client is told")
 
 	var load sync.WaitGroup
 	for range workers {

@@ -42,10 +42,14 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("redis", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&o.redis, "redis", "", "the engine's `URL`; empty starts a redis-server")
-	f.IntVar(&o.workers, "workers", 4, "worker processes")
-	f.IntVar(&o.goroutines, "goroutines", 32, "goroutines of each")
-	f.DurationVar(&o.span, "span", 12*time.Second, "how long each of the two runs takes")
+	f.Usage = func() {
+		fmt.Fprint(stderr, "redis lets processes draw on one budget in a store, which it kills in the middle, and\nthen on one each, and compares.\n\nUsage: go run ./examples/redis [flags]\n\n")
+		f.PrintDefaults()
+	}
+	f.StringVar(&o.redis, "redis", "", "`URL` of an engine; empty starts a redis-server, and kills it")
+	f.IntVar(&o.workers, "workers", 4, "`number` of worker processes")
+	f.IntVar(&o.goroutines, "goroutines", 32, "`number` of goroutines in each")
+	f.DurationVar(&o.span, "span", 12*time.Second, "`time` that each of the two runs takes")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
