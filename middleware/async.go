@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// DefaultAsyncSize is how many events wait for the observer of Async where its
-// size is not positive.
-const DefaultAsyncSize = 1024
+// asyncSize is how many events wait for the observer of Async where its size is
+// not positive.
+const asyncSize = 1024
 
 // Async returns an Observer that tells o, on a goroutine of its own and in the
 // order in which it was told itself: an o that is slow, blocks or panics neither
-// delays a call nor fails it. Up to size events wait, DefaultAsyncSize of them if
-// size is not positive; what finds no room is dropped, and counted. A panic of o
+// delays a call nor fails it. Up to size events wait, 1,024 if size is not
+// positive; what finds no room is dropped, and counted. A panic of o
 // loses that event alone, and is counted.
 //
 // The goroutine runs while there is something to tell, so nothing need be closed;
@@ -24,7 +24,7 @@ const DefaultAsyncSize = 1024
 // one of Async.
 func Async(o Observer, size int) *AsyncObserver {
 	if size <= 0 {
-		size = DefaultAsyncSize
+		size = asyncSize
 	}
 	return &AsyncObserver{to: o, waiting: make(chan told, size)}
 }
@@ -61,7 +61,8 @@ func (a *AsyncObserver) Observe(ctx context.Context, e Event) {
 // Dropped returns how many events found no room.
 func (a *AsyncObserver) Dropped() int64 { return a.dropped.Load() }
 
-// Panicked returns how many events the observer panicked at.
+// Panicked returns how many events the observer panicked at. Nothing else tells of
+// it: what is above 0 is a fault of the observer's, to be looked at.
 func (a *AsyncObserver) Panicked() int64 { return a.panicked.Load() }
 
 // Flush returns when the observer has been told all that was left for it before,

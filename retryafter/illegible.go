@@ -4,7 +4,8 @@ import "net/http"
 
 // Illegible returns the name of a limit header of the provider's that is there and yet cannot be read,
 // the empty string if there is none. What it would have said counts as not stated everywhere else. A value
-// that is empty or -1, as some servers write for what they do not report, is none.
+// that is empty or -1, as some servers write for what they do not report, is none. Whoever reads Windows by
+// himself asks it to tell a server that states nothing from one that is misread; a Stack tells of it as Doubted.
 func (s *Source) Illegible(h http.Header) string {
 	if s.Families(h) == 0 {
 		return ""
