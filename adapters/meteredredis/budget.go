@@ -318,6 +318,7 @@ func (b *budget) apply(r reply, out *batch, asked []*waiter) {
 		w.grant = bucket.NewGrant(b, c.id, bucket.GrantInfo{Waited: now.Sub(w.arrived), Overdue: r.probe == 1, Place: w.place})
 		left = append(left, w)
 	}
+	b.known.charged = charged
 	b.blocked, b.window = time.Time{}, window{}
 	if r.wait > 0 && r.granted < len(asked) {
 		head := asked[r.granted]

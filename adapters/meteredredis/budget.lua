@@ -190,13 +190,15 @@ for _ = 1, arg() do
 		charge(limits[i], cost)
 		limits[i].extra = limits[i].extra + cost
 	elseif op == BACK then
-		-- The first one back starts from what is left of its share. Who comes later owes what it took since.
-		local l, level, away, spent, rate = limits[arg()], arg(), arg(), arg(), arg()
+		-- The first one back starts from what is left of its share; if it was away alone, from what there was for all less
+		-- what both it and the others took. Who comes later owes what it took since, or beside the others.
+		local l, level, away, spent, rate, rest = limits[arg()], arg(), arg(), arg(), arg(), arg()
+		local still = l.window and min(spent, rate * l.per) or spent
 		if now - last_back > away then
-			lower(l, level)
+			lower(l, min(level, max(available(l) - still, rest - l.cum)))
 			h.back = now
 		else
-			charge(l, min(spent, (now - last_back) * rate))
+			charge(l, max(min(spent, (now - last_back) * rate), min(still, l.cum - rest)))
 		end
 	elseif op == RETURN then
 		-- All that were away go on by themselves until the last of them must have found the store.

@@ -125,7 +125,7 @@ func whole(n int64) string { return strconv.FormatInt(n, 10) }
 const (
 	opRefund = "1" // limit, cost, instant of the admission
 	opExtra  = "2" // limit, cost
-	opBack   = "3" // limit, level, away, spent, rate
+	opBack   = "3" // limit, level, away, spent, rate, and what the store may have let go in all
 	opHold   = "4" // span
 	opServed = "5" // ramp
 	opLeft   = "6" // ramp

@@ -9,12 +9,15 @@ import (
 // A comeback is what a process tells the store of one budget after an outage. The store may have lost the
 // budget, or have refilled it all the while, and other processes have shares of it too. So the first one back
 // starts from what is left of its own share. All go back at one instant, that the store names, so that nobody
-// has the whole while another still has a share; who finds the store later owes what it took since.
+// has the whole while another still has a share; who finds the store later owes what it took since. A process that
+// was away alone had its share beside the others, who had the whole: it owes that.
 type comeback struct {
 	lost, found time.Time
 	levels      []float64 // of this process's share, when the store was found
 	spent       []float64 // in the outage
 	share       float64
+	heard       time.Time // when the store said last
+	full        []float64 // what it had let go in all by then, and what was left
 }
 
 // grace is how long after the first process the last one has found the store: one pause of the search, and
@@ -37,7 +40,12 @@ func (b *budget) comeBack(o *outage) {
 		for i, n := range b.back.spent {
 			r.spent[i] += n
 		}
-		r.lost = b.back.lost
+		r.lost, r.heard, r.full = b.back.lost, b.back.heard, b.back.full
+	} else if b.known.charged != nil {
+		r.heard, r.full = b.known.at, make([]float64, len(b.limits))
+		for i := range r.full {
+			r.full[i] = b.known.levels[i] + float64(b.known.charged[i])
+		}
 	}
 	for i := range b.limits {
 		switch {
@@ -66,7 +74,16 @@ func (r *comeback) told(limits []limit, now time.Time) [][]string {
 			level = float64(l.capacity)
 		}
 		out = append(out, []string{opBack, whole(int64(i + 1)), float(min(level, float64(l.capacity))),
-			float(micros(now.Sub(r.lost))), float(r.spent[i]), float(l.rate * r.share)})
+			float(micros(now.Sub(r.lost))), float(r.spent[i]), float(l.rate * r.share), float(r.rest(i, l.rate, now))})
 	}
 	return out
+}
+
+// rest is how much the store may have let go in all by now, for what was spent beside it to be within the limit. If
+// that is not known, or was no share, nothing is owed.
+func (r *comeback) rest(i int, rate float64, now time.Time) float64 {
+	if r.full == nil || r.share == 0 {
+		return 1 << 53
+	}
+	return r.full[i] + rate*micros(now.Sub(r.heard)) - r.spent[i]
 }

@@ -47,7 +47,9 @@
 // full bucket: each process declares what it knew before anything is taken, and the lowest level holds. After an
 // outage, also one of a store that has forgotten nothing but did not hear of what was admitted meanwhile, it
 // starts from what is left of one process's share, and all go back to it at one instant, about a second after
-// the first has found it: until then each keeps to its share.
+// the first has found it: until then each keeps to its share. A process that alone loses the store, or finds it too
+// slow, has its share beside the others, who have the whole: for so long the fleet may take that much more than the
+// limit. It is owed when the process is back, and waited for by all.
 //
 // Nothing newer than Redis 6.2 is used. Tested on Redis 7.0, on a cluster of three, and on a failover to a replica.
 package meteredredis

@@ -11,6 +11,7 @@ type knowledge struct {
 	epoch     int64 // 0 if none is known
 	at        time.Time
 	levels    []float64
+	charged   []int64 // in all; nil before it is known
 	hold      time.Time
 	beat      time.Time // when this process last said that it lives
 	processes int       // seen lately; 0 if it is not known
