@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/meteredhttp/meteredhttp/bucket"
 	"github.com/meteredhttp/meteredhttp/middleware"
 )
@@ -18,23 +20,27 @@ var fleetSpan = flag.Duration("fleet", 2*time.Second, "how long the tests of a w
 // little of it unused.
 func TestFleetIsExact(t *testing.T) {
 	c := connect(t)
+	d := &decisions{name: nameOf(t.Name(), "k")}
+	d.hear(c, 0)
 	const rate, burst = 2000, 50
 	config := Config{Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: rate, Per: time.Second, Burst: burst}}}
 	a := new(admissions)
 	stop := make(chan struct{})
-	var waits []func() int64
+	var waits []func()
 	start := time.Now()
 	for range 8 {
-		waits = append(waits, load(t, limiter(t, c, config), "k", 64, one(), a, stop))
+		waits = append(waits, load(t, limiter(t, c, config), "k", 64, a, stop))
 	}
 	time.Sleep(*fleetSpan)
 	close(stop)
 	took := time.Since(start)
-	var n int64
 	for _, wait := range waits {
-		n += wait()
+		wait()
 	}
-	a.within(t, burst, rate, 100*time.Millisecond)
+	n := a.count()
+	if granted := d.within(t, burst, rate, 0); n > granted {
+		t.Errorf("%d calls left, of %d that the store let go", n, granted)
+	}
 	t.Logf("%d admitted in %v: %.1f %% of %d a second and a burst of %d", n, took, 100*float64(n)/(rate*took.Seconds()+burst), rate, burst)
 }
 
@@ -49,12 +55,13 @@ func TestFleetLosesItsStore(t *testing.T) {
 	var waits []wait
 	var wg sync.WaitGroup
 	start := time.Now()
-	var observers []*events
+	var fleet []member
 	for range processes {
 		e := new(events)
-		observers = append(observers, e)
-		l := limiter(t, s.client(t), Config{Timeout: 50 * time.Millisecond, Observer: e, Processes: processes,
+		c := client(t, &redis.Options{Addr: s.addr, DialerRetries: 1}) // a crash is known at once
+		l := limiter(t, c, Config{Observer: e, Processes: processes,
 			Limits: []bucket.Limit{{Unit: bucket.Requests, Amount: rate, Per: time.Second, Burst: burst}}})
+		fleet = append(fleet, member{l, e, rate * (1 - margin) / processes})
 		wg.Go(func() {
 			tick := time.NewTicker(every)
 			defer tick.Stop()
@@ -67,7 +74,7 @@ func TestFleetLosesItsStore(t *testing.T) {
 						t.Errorf("a call failed: %v", err)
 						return
 					}
-					a.add()
+					a.add(admission{from: began, to: time.Now(), cost: 1})
 					g.Served()
 					g.Settle(one())
 					mu.Lock()
@@ -79,17 +86,20 @@ func TestFleetLosesItsStore(t *testing.T) {
 	}
 	time.Sleep(*fleetSpan)
 	s.kill()
+	away := time.Now()
 	time.Sleep(*fleetSpan)
+	for _, m := range fleet {
+		eventually(t, "it is away", func() bool { return m.told.count(middleware.StoreDown) == 1 })
+	}
+	beyond := assumed(fleet, rate, away)
 	s.start()
 	back := time.Since(start)
-	wg.Wait()
-	for _, e := range observers {
-		eventually(t, "it is told", func() bool {
-			down, up := e.count(middleware.StoreDown), e.count(middleware.StoreUp)
-			return up == down && up >= 1 // a busy machine may take longer than 50 ms more than once
-		})
+	for _, m := range fleet {
+		eventually(t, "it is back", func() bool { return m.told.count(middleware.StoreUp) == 1 })
 	}
-	a.within(t, burst, rate, 150*time.Millisecond)
+	beyond += late(t, s.client(t), fleet)
+	wg.Wait()
+	a.within(t, burst, rate, beyond)
 	for _, part := range []struct {
 		name     string
 		from, to time.Duration

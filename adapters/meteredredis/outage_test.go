@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 func TestRefusalsAcrossAnOutage(t *testing.T) {
 	s := startServer(t)
 	told := new(events)
-	l := limiter(t, s.client(t), Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 6000)}, Observer: told, Timeout: 200 * time.Millisecond})
+	l := limiter(t, s.client(t), Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 6000)}, Observer: told})
 	before := take(t, l, "k")
 	other := take(t, l, "other")
 	s.kill()
@@ -80,7 +81,7 @@ func TestHugeDebts(t *testing.T) {
 // More keys at once than there are connections, or goroutines that may hang.
 func TestManyKeysAtOnce(t *testing.T) {
 	told := new(events)
-	l := limiter(t, connect(t), Config{Observer: told, Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60)}, Timeout: 10 * time.Second})
+	l := limiter(t, connect(t), Config{Observer: told, Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60)}})
 	var wg sync.WaitGroup
 	for i := range 3000 {
 		wg.Go(func() { take(t, l, fmt.Sprint(i)).Settle(one()) })
@@ -94,7 +95,7 @@ func TestManyKeysAtOnce(t *testing.T) {
 // The share of a key that many use is not that of one that only this process uses.
 func TestShareIsOfTheKeyWithMostProcesses(t *testing.T) {
 	s := startServer(t)
-	config := Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 100)}, Timeout: 200 * time.Millisecond}
+	config := Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 100)}}
 	l := limiter(t, s.client(t), config)
 	for range 3 {
 		take(t, limiter(t, s.client(t), config), "shared").Settle(one())
@@ -143,6 +144,16 @@ func TestWhatIsSaidAgain(t *testing.T) {
 func TestCloseIsBounded(t *testing.T) {
 	c := connect(t)
 	release := make(chan struct{})
+	var hangs atomic.Bool
+	c.AddHook(hookFunc(func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			if !hangs.Load() {
+				return next(ctx, cmd)
+			}
+			<-release
+			return errWhy
+		}
+	}))
 	l := limiter(t, c, Config{Limits: []bucket.Limit{bucket.PerMinute(bucket.Requests, 60)}, Timeout: 50 * time.Millisecond})
 	var keys []bucket.Grant
 	for i := range 500 {
@@ -152,9 +163,7 @@ func TestCloseIsBounded(t *testing.T) {
 		}
 		keys = append(keys, g)
 	}
-	c.AddHook(hookFunc(func(next redis.ProcessHook) redis.ProcessHook {
-		return func(ctx context.Context, cmd redis.Cmder) error { <-release; return errWhy }
-	}))
+	hangs.Store(true)
 	for _, g := range keys {
 		g.Settle(one())
 	}

@@ -86,6 +86,8 @@ func TestAHoldAndItsRampOverProcesses(t *testing.T) {
 
 // Calls that settle for less, are refused, never sent or reported, of three processes on one key: what they
 // really cost stays within the limits, and nothing is lost: at the end all levels are full, no call is open.
+//
+// Proved able to fail: with refunds that are said twice.
 func TestAMixOfEndsOverProcesses(t *testing.T) {
 	for _, shape := range []bucket.Shape{bucket.TokenBucket, bucket.Window} {
 		t.Run(shape.String(), func(t *testing.T) {
@@ -96,8 +98,9 @@ func TestAMixOfEndsOverProcesses(t *testing.T) {
 				{Unit: bucket.Requests, Amount: 100_000, Per: time.Minute},
 			}
 			tokens := new(admissions)
-			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
+			used := int64(0)
 			var ls []*Limiter
 			var wg sync.WaitGroup
 			for i := range 3 {
@@ -106,15 +109,18 @@ func TestAMixOfEndsOverProcesses(t *testing.T) {
 				for j := range 4 {
 					random := rand.New(rand.NewPCG(uint64(i), uint64(j)))
 					wg.Go(func() {
+						last := -1 // its admission before
 						for {
 							estimate := bucket.Cost{Requests: 1, InputTokens: 1 + random.Int64N(20), OutputTokens: random.Int64N(20)}
+							from := time.Now()
 							g, err := l.Acquire(ctx, "k", estimate)
 							if err != nil {
-								if ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+								if ctx.Err() == nil {
 									t.Error(err)
 								}
 								return
 							}
+							to := time.Now()
 							real := estimate
 							switch random.IntN(6) {
 							case 0:
@@ -133,8 +139,15 @@ func TestAMixOfEndsOverProcesses(t *testing.T) {
 							}
 							g.Settle(bucket.Cost{OutputTokens: 1 << 40}) // it has ended: nothing
 							tokens.mu.Lock()
-							for range real.InputTokens + real.OutputTokens {
-								tokens.at = append(tokens.at, time.Now())
+							if last >= 0 { // what came back of it went with this call at the latest
+								tokens.all[last].heard = to
+							}
+							last = len(tokens.all)
+							tokens.all = append(tokens.all, admission{from: from, to: to, cost: real.Of(bucket.Tokens),
+								back: estimate.Of(bucket.Tokens) - real.Of(bucket.Tokens)})
+							used += real.Of(bucket.Tokens)
+							if used > 3*rate {
+								cancel()
 							}
 							tokens.mu.Unlock()
 						}
@@ -142,10 +155,7 @@ func TestAMixOfEndsOverProcesses(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			if len(tokens.at) < rate { // the burst alone is that much
-				t.Errorf("only %d tokens were used", len(tokens.at))
-			}
-			tokens.within(t, rate, rate, 150*time.Millisecond)
+			tokens.within(t, rate, rate, 0)
 			eventually(t, "all is full again", func() bool {
 				for _, l := range ls {
 					take(t, l, "k").Cancel()
