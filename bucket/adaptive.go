@@ -21,7 +21,7 @@ type pacer struct {
 	first int64 // when the first call left
 	next  int64 // nobody leaves before, unless few are unanswered
 	gap   int64 // between two departures, while opening and while counting
-	late  int64 // drawing: how long the next call leaves more than it needs there
+	luck  int64 // drawing: how much later the next call leaves, of what chance may take, in millionths
 
 	flying  int   // calls that have no answer yet
 	served  int64 // the fastest round trip of a served call; 0 when none is known
@@ -32,7 +32,13 @@ type pacer struct {
 	vain     int64 // crowds refused since a call was served that left after one
 	released int64 // when the hold that followed it ended
 	boundary int64 // counting: when the server's window ends, at the latest
-	marked   bool  // counting: the last second before the boundary has begun
+	period   int64 // counting: how long it is
+	blur     int64 // counting: how much sooner it may end
+	stated   bool  // counting: the server said when it ends
+	marked   bool  // counting: the time in which it may end has begun
+
+	dry   int64 // when the first call left of those that nothing was served after and that no hint came back for
+	dried int64 // when the latest of them left
 
 	estimates []estimate // one for each meter, once a refusal has come
 	blamed    int        // the one that the last refusal was laid to
@@ -95,7 +101,7 @@ func (p *pacer) alone() int64 {
 // newPacer returns the pacer of a key with these limits, of whose server nothing is known. Whoever has
 // stated the shape of every limit, by a Burst or as a Window, is believed until a refusal.
 func newPacer(meters []meter) *pacer {
-	p := &pacer{blamed: nobody, first: dawn, next: dawn, halved: dawn, event: dawn, released: dawn}
+	p := &pacer{blamed: nobody, first: dawn, next: dawn, halved: dawn, event: dawn, released: dawn, dry: dawn}
 	if len(meters) == 0 {
 		p.gap = p.alone()
 	}
@@ -126,8 +132,8 @@ func (p *pacer) ready(a *account, now int64, cost Cost) int64 {
 		e, m := &p.estimates[i], &a.meters[i]
 		span := m.span(m.share(cost))
 		if p.mode == drawing {
-			at = max(at, e.ready(now, span, p.late))
-		} else if e.debt > e.brim-span && e.debt > 0 {
+			at = max(at, e.ready(now, span, p.luck))
+		} else if e.period == p.period && e.debt > e.period-span && e.debt > 0 {
 			if p.boundary-now <= restful {
 				a.hold.extend(now, p.boundary) // patience stands still until then
 			}
@@ -147,25 +153,28 @@ func (p *pacer) sent(a *account, now int64, c *call) {
 	switch p.mode {
 	case drawing:
 		gap = p.alone()
-		steady, chance := int64(0), int64(0)
+		steady, shortest := int64(0), p.longer(0)
 		for i := range p.estimates {
 			e, m := &p.estimates[i], &a.meters[i]
 			span := m.span(m.share(c.cost))
 			c.depths = append(c.depths, e.take(now, span))
-			if lasts := e.lasts(span); lasts > steady {
-				steady, chance = lasts, min(span, (e.burst-min(span, e.burst))/chanceShare)
+			if e.period == shortest {
+				steady = max(steady, e.lasts(span))
 			}
 		}
 		if steady > 0 {
 			gap = min(gap, steady/2)
-			p.late = rand.Int64N(chance + 1)
 		}
+		p.luck = rand.Int64N(million + 1)
 	case counting:
 		for i := range p.estimates {
 			e, m := &p.estimates[i], &a.meters[i]
+			if e.period != p.period {
+				e.refill(now)
+			}
 			depth := e.take(now, m.span(m.share(c.cost)))
 			c.depths = append(c.depths, depth)
-			if e.wall > 0 && abs(depth-e.wall) < e.brim/wallShare {
+			if e.wall > 0 && abs(depth-e.wall) < e.period/wallShare {
 				gap = max(gap, p.alone())
 			}
 		}
@@ -187,7 +196,7 @@ func (p *pacer) measures() bool { return p.mode != opening || p.gap > 0 }
 // proved notes that c, which is served now, was not too much, and how long it took.
 func (p *pacer) proved(a *account, now int64, c *call) {
 	if c.left > p.event {
-		p.vain = 0
+		p.flood(a, now, c)
 	}
 	if p.mode == drawing {
 		for i := range p.estimates {
@@ -226,14 +235,12 @@ func (p *pacer) least(a *account, now int64) int64 {
 	return p.refusalTime() / max(crowd, many/crowdShare, taken/takenShare)
 }
 
-// turn goes over to the next window when the last one has ended. What was sent in its last second
+// turn goes over to the next window when the last one has ended. What was sent while it may have ended
 // may have counted in the new one.
 func (p *pacer) turn(a *account, now int64) {
-	if !p.marked && now >= p.boundary-grain {
+	if !p.marked && now >= p.boundary-p.blur {
 		p.marked = true
-		for i := range p.estimates {
-			p.estimates[i].mark()
-		}
+		p.mark()
 	}
 	if now < p.boundary {
 		return
@@ -241,23 +248,22 @@ func (p *pacer) turn(a *account, now int64) {
 	p.marked = false
 	p.gap, p.halved = p.alone(), now
 	for i := range p.estimates {
-		e, m := &p.estimates[i], &a.meters[i]
-		e.debt = e.unmarked(p.boundary)
-		m.renew(now, e.debt)
+		if e, m := &p.estimates[i], &a.meters[i]; e.period == p.period {
+			e.debt = max(e.debt-e.base, 0)
+			if p.stated {
+				m.renew(now, e.debt)
+			}
+		}
 	}
-	p.boundary = nextOnGrid(p.boundary, p.period(a), now+1)
-	if now >= p.boundary-grain {
+	p.boundary = nextOnGrid(p.boundary, p.period, now+1)
+	if now >= p.boundary-p.blur {
 		p.turn(a, now)
 	}
 }
 
-// period is the length of the server's windows.
-func (p *pacer) period(a *account) int64 {
-	period := int64(time.Minute)
-	for i := range a.meters {
-		if per := int64(a.meters[i].limit.Per); i == 0 || per < period {
-			period = per
-		}
+// mark notes what was taken before a boundary that may have been passed.
+func (p *pacer) mark() {
+	for i := range p.estimates {
+		p.estimates[i].base = p.estimates[i].debt
 	}
-	return max(period, grain)
 }

@@ -1,14 +1,18 @@
 package bucket
 
-import "math/bits"
+import (
+	"math/bits"
+	"time"
+)
 
 // An estimate is what one meter of the server's seems to hold. Its unit is the time in which the
 // published rate refills an amount.
 type estimate struct {
-	brim  int64 // the published capacity
-	burst int64 // the capacity as learned, at most brim
-	debt  int64 // what was taken and has not been refilled; the whole window's while counting
-	at    int64 // the instant that debt is for
+	period int64 // of the limit: what a window of the server's holds
+	brim   int64 // the published capacity
+	burst  int64 // the capacity as learned, at most brim
+	debt   int64 // what was taken and has not been refilled; the whole window's while counting
+	at     int64 // the instant that debt is for
 
 	learned int64 // the rate at the last refusal, in millionths of the published one
 	since   int64 // when that was
@@ -23,6 +27,9 @@ type estimate struct {
 	proven int64 // the most that was taken and served
 	before int64 // proven, before the last refusal
 	idle   int64 // for how long there was no debt since then: what was refilled is lost
+	rest   int64 // the same, since burst was made smaller or larger
+	tried  int64 // what burst was before more was tried; 0 while nothing is
+	vain   int   // how often that was refused
 }
 
 const (
@@ -45,6 +52,12 @@ const (
 	// each hold is refused again at once, half of the time. More would be lost where the bucket fills.
 	sparedShare = 4
 	mostSpared  = grain / 2
+
+	// A refusal by a bucket that somebody else had drained, or one's own last run, makes it look small. So
+	// after rested without debt more is tried: if it is not refused it was there. Each time it is, the next
+	// rest is twice as long, up to longestRest.
+	rested      = int64(time.Minute)
+	longestRest = int64(time.Hour)
 )
 
 // rate is the rate in use, in millionths of the published one.
@@ -70,15 +83,53 @@ func (e *estimate) refill(now int64) {
 	e.debt -= mulDiv(dt, rate, million)
 	e.at = now
 	if e.debt < 0 {
-		e.idle += mulDiv(-e.debt, million, rate)
+		lost := mulDiv(-e.debt, million, rate)
+		e.idle, e.rest = later(e.idle, lost), later(e.rest, lost)
 		e.debt = 0
+		if e.burst < e.brim && e.rest >= min(rested<<min(e.vain, 6), longestRest) {
+			e.try(min(e.burst+e.rest, e.brim))
+		}
 	}
 }
 
-// ready is when a call that takes span may leave, if late more is to be there, as far as that fits.
-func (e *estimate) ready(now, span, late int64) int64 {
+// try lets calls find out whether the bucket holds more than was learned.
+func (e *estimate) try(burst int64) {
+	if e.tried == 0 {
+		e.tried = e.burst
+	}
+	e.burst, e.rest = burst, 0
+}
+
+// sure is the capacity without what is only tried.
+func (e *estimate) sure() int64 {
+	if e.tried > 0 {
+		return e.tried
+	}
+	return e.burst
+}
+
+// tire ends the try, at a refusal: what was there before stands, and what was served beyond.
+func (e *estimate) tire(own int64) {
+	if e.tried == 0 {
+		return
+	}
+	if e.base+own > e.tried {
+		e.vain++
+	}
+	e.burst, e.tried, e.rest = min(max(e.tried, e.base), e.burst), 0, 0
+}
+
+// shrink notes at a refusal that the bucket holds less than was thought.
+func (e *estimate) shrink(now, burst int64) {
+	e.burst, e.rest = min(burst, e.burst), 0
+	e.empty(now)
+}
+
+// ready is when a call that takes span may leave, if by chance somewhat more is to be there.
+func (e *estimate) ready(now, span, luck int64) int64 {
 	e.refill(now)
-	rate, room := e.rate(now), max(e.burst-span-late, 0)
+	rate, room := e.rate(now), max(e.burst-span, 0)
+	room -= mulDiv(min(span, room/chanceShare), luck, million)
 	if rate < million {
 		room -= min(room/sparedShare, mostSpared)
 	}
@@ -122,13 +173,6 @@ func (e *estimate) slow(now, rate int64) {
 
 // prove notes that so much could be taken.
 func (e *estimate) prove(depth int64) { e.proven = max(e.proven, depth) }
-
-// mark and unmarked find what was taken in the last second before a boundary.
-func (e *estimate) mark() { e.base = e.debt }
-
-func (e *estimate) unmarked(boundary int64) int64 {
-	return max(e.debt-e.base, 0)
-}
 
 // mulDiv is x*num/den, at most never, for operands that are not negative.
 func mulDiv(x, num, den int64) int64 {

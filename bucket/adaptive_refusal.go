@@ -58,11 +58,18 @@ func (p *pacer) lesson(a *account, now int64, c *call, hint time.Duration) {
 		p.estimate(a, now)
 	}
 	p.depth(a, now, c)
-	if hint >= 0 && (p.windowed(a, c, now, int64(hint)) || p.mode == opening && p.whole(a, now, c)) {
-		p.count(a, now, int64(hint))
-		p.blamed = nobody
-	} else {
-		p.draw(a, now, c, hint)
+	period, window := p.explain(a, now, c, int64(hint))
+	p.drain(c, hint > 0 || window)
+	switch {
+	case window:
+		p.count(now, int64(hint), period)
+	case period == 0 && len(p.estimates) > 0:
+		// It is a penalty, or of a limit that is not known: all there is to do is to wait.
+		if p.blamed = nobody; p.mode == opening {
+			p.estimates = nil // it still is
+		}
+	case p.mode != counting || p.dry == dawn:
+		p.draw(a, now, c, hint, period)
 	}
 	p.event = now
 	p.vain++
@@ -101,8 +108,12 @@ func (p *pacer) estimate(a *account, now int64) {
 			break // and all that follow
 		}
 		m.catchUp(now)
-		e := estimate{brim: m.span(m.capacity()), at: now, from: dawn, learned: million, since: now}
+		e := estimate{period: max(int64(m.limit.Per), grain), brim: m.span(m.capacity()), at: now, from: dawn, learned: million, since: now}
 		e.burst, e.debt = e.brim, m.owing(now)
+		if t := m.learnt; t != nil && t.holds > 0 {
+			e.burst = m.span(t.holds)
+			e.debt = min(e.debt, e.burst)
+		}
 		p.estimates = append(p.estimates, e)
 	}
 	for i := range p.estimates {
@@ -134,53 +145,101 @@ func (p *pacer) depth(a *account, now int64, c *call) {
 	}
 }
 
-// windowed reports whether only a window explains that the server asks to wait for hint: a bucket
-// asks for no longer than the call takes to be refilled, at half of the published rate even.
-func (p *pacer) windowed(a *account, c *call, now, hint int64) bool {
-	if len(p.estimates) == 0 {
-		return false
-	}
-	if p.mode == counting {
-		period := p.period(a)
-		if off := (later(now, hint) - p.boundary) % period; min(abs(off), period-abs(off)) <= grain+grain/2 {
-			return true
+// explain finds the period of the limits that c was refused by, and whether they are windows. The shortest
+// period that a hint can come from is the one: a bucket asks to wait for no longer than the call takes to be
+// refilled, at half of the published rate even, a window for no longer than it is. A window that is nearly over
+// asks for no longer than a bucket, but then all of a limit was taken in one period of it.
+func (p *pacer) explain(a *account, now int64, c *call, hint int64) (period int64, window bool) {
+	if p.mode == counting && hint >= 0 {
+		if off := (later(now, hint) - p.boundary) % p.period; min(abs(off), p.period-abs(off)) <= grain+grain/2 {
+			return p.period, true
 		}
-	}
-	for i := range p.estimates {
-		if m := &a.meters[i]; m.anchored(now, later(now, hint)) && m.log.used >= m.log.amount {
-			return true
-		}
-	}
-	return hint > 2*p.longest(a, c)
-}
-
-// whole reports whether all that was taken since the key's first call, within one period, comes to a
-// limit, without what a bucket would have refilled: a window that is nearly over asks to wait no longer
-// than a bucket does.
-func (p *pacer) whole(a *account, now int64, c *call) bool {
-	if now-p.first >= p.period(a) {
-		return false
 	}
 	for i := range p.estimates {
 		e, m := &p.estimates[i], &a.meters[i]
-		own, most := m.share(c.cost), m.capacity()
-		over := m.share(c.charged) - most
-		full := e.base+m.span(own) > e.brim-e.brim/wholeShare // a bucket as large would have refused it as well
-		if over > 0 && over-own <= most/wholeShare && !full {
-			return true
+		if hint > 0 && (m.anchored(now, later(now, hint)) && m.log.used >= m.log.amount || p.mode == opening && e.whole(m, now-p.first, c)) {
+			return e.period, true
 		}
 	}
-	return false
+	for period = p.longer(0); period > 0; period = p.longer(period + 1) {
+		switch {
+		case hint <= 2*p.need(a, c, period):
+			return period, false
+		case hint <= period+grain:
+			return period, true
+		}
+	}
+	return 0, false
 }
 
-// longest is the longest time that a bucket at the published rate asks to wait for c.
-func (p *pacer) longest(a *account, c *call) int64 {
+// longer is the shortest period of a limit that is no shorter than least; 0 if there is none.
+func (p *pacer) longer(least int64) int64 {
+	shortest := int64(0)
+	for i := range p.estimates {
+		if e := &p.estimates[i]; e.period >= least && (shortest == 0 || e.period < shortest) {
+			shortest = e.period
+		}
+	}
+	return shortest
+}
+
+// need is the longest time for which a bucket of that period at the published rate asks to wait for c.
+func (p *pacer) need(a *account, c *call, period int64) int64 {
 	need := grain
 	for i := range p.estimates {
-		m := &a.meters[i]
-		need = max(need, roundUp(m.span(m.share(c.cost))))
+		if m := &a.meters[i]; p.estimates[i].period == period {
+			need = max(need, roundUp(m.span(m.share(c.cost))))
+		}
 	}
 	return need
+}
+
+// whole reports whether all that was taken since the key's first call comes to a limit, without what a
+// bucket would have refilled.
+func (e *estimate) whole(m *meter, since int64, c *call) bool {
+	own, over := m.span(m.share(c.cost)), m.wholeSpan(m.share(c.charged))-e.period
+	full := e.base+own > e.brim-e.brim/wholeShare // a bucket as large would have refused it as well
+	return since < e.period && over > 0 && over-own <= e.period/wholeShare && !full
+}
+
+// Where nobody says how long to wait, a window shows itself by a drought: nothing is served for longer than
+// any bucket takes to refill a call, and then all of a sudden something is. It is not stated: the limits, which
+// a stated window's start fills again, stay as they are.
+
+// drain notes that c was refused, and whether that told how long to wait.
+func (p *pacer) drain(c *call, told bool) {
+	switch {
+	case told:
+		p.dry = dawn
+	case p.dry == dawn:
+		p.dry, p.dried = c.left, c.left
+	default:
+		p.dried = c.left
+	}
+}
+
+// flood learns from c, which is the first that is served after refusals.
+func (p *pacer) flood(a *account, now int64, c *call) {
+	dry := p.dry
+	p.vain, p.dry = 0, dawn
+	if dry == dawn {
+		return
+	}
+	period := p.longer(c.left - dry)
+	if period == 0 || p.dried-dry <= 2*p.need(a, c, period) {
+		p.uncount() // that was no window
+		return
+	}
+	p.mode, p.period, p.boundary, p.blur = counting, period, later(c.left, period), max(c.left-p.dried, grain)
+	p.stated, p.marked, p.gap, p.halved, p.blamed = false, false, p.alone(), now, nobody
+	began := a.calls.after(c).plus(c.cost)
+	for i := range p.estimates {
+		e, m := &p.estimates[i], &a.meters[i]
+		if e.period == period {
+			e.wall, e.learned = 0, million // what the drought has taught was wrong
+			e.debt = m.wholeSpan(m.share(began))
+		}
+	}
 }
 
 func roundUp(span int64) int64 { return (span + grain - 1) / grain * grain }
@@ -195,57 +254,65 @@ func nextOnGrid(at, period, from int64) int64 {
 
 func abs(x int64) int64 { return max(x, -x) }
 
-// count goes over to a window that ends when the server's hint is over.
-func (p *pacer) count(a *account, now, hint int64) {
+// count goes over to windows of that period, of which one ends when the server's hint is over.
+func (p *pacer) count(now, hint, period int64) {
 	end := later(now, hint)
-	if p.mode == counting {
+	again := p.mode == counting && p.period == period
+	if again {
 		// The grid stands; a hint is rounded up, so that the sooner one is nearer to the truth.
-		period := p.period(a)
-		p.boundary = nextOnGrid(p.boundary, period, end-period/2)
-		p.boundary = min(p.boundary, end)
-	} else {
-		p.boundary = end
+		end = min(nextOnGrid(p.boundary, period, end-period/2), end)
 	}
-	p.marked = false
+	p.mode, p.period, p.boundary, p.blur = counting, period, end, grain
+	p.stated, p.marked, p.blamed = true, false, nobody
 	fullest := nobody // of what a window has been seen to hold
 	for i := range p.estimates {
 		e := &p.estimates[i]
 		e.wall = 0
-		if p.mode == counting && (fullest == nobody || e.base > p.estimates[fullest].base) {
+		if e.period != period {
+			continue
+		}
+		if again && (fullest == nobody || e.base > p.estimates[fullest].base) {
 			fullest = i
 		}
-		e.debt = max(e.debt, e.brim) // nothing more is to be had of it
+		e.debt = max(e.debt, e.period) // nothing more is to be had of it
 	}
 	if fullest != nobody {
 		p.estimates[fullest].wall = p.estimates[fullest].base
 	}
-	for i := range p.estimates {
-		p.estimates[i].mark()
-	}
-	p.mode = counting
+	p.mark()
 }
 
-// draw goes over to a bucket, and learns what it holds or how fast it refills.
-func (p *pacer) draw(a *account, now int64, c *call, hint time.Duration) {
+// uncount goes over to a bucket.
+func (p *pacer) uncount() {
+	if p.mode == counting {
+		for i := range p.estimates {
+			e := &p.estimates[i]
+			e.debt = min(e.debt, e.brim) // what windows count is not refilled
+		}
+	}
 	p.mode = drawing
-	i := p.blame(a, now, c, hint)
+}
+
+// draw goes over to a bucket, and learns what one of that period holds or how fast it refills.
+func (p *pacer) draw(a *account, now int64, c *call, hint time.Duration, period int64) {
+	p.uncount()
+	i := p.blame(a, now, c, hint, period)
 	if i == nobody {
 		return
 	}
 	e, m := &p.estimates[i], &a.meters[i]
 	own := m.span(m.share(c.cost))
 	p.blamed, p.shallow = i, true
+	e.tire(own)
 	rate := e.rate(now)
 	steady := e.learned == million && now-e.from >= soon // nothing speaks against the published rate
 	switch {
 	case e.base+own > e.proven:
 		// So much has never been served: it is more than the bucket holds.
-		e.burst = min(max(e.base, own), e.burst)
-		e.empty(now)
+		e.shrink(now, max(e.base, own))
 	case e.idle > 0 && steady && e.burst > own:
 		// It was full since the last refusal, and yet did not hold what it held before.
-		e.burst = max(min(e.base, e.burst-own/4), own)
-		e.empty(now)
+		e.shrink(now, max(min(e.base, e.burst-own/4), own))
 	case e.idle > 0 && steady:
 		// It holds one call: only a slower rate leaves something to spare.
 		e.slow(now, rate-rate/little)
@@ -265,16 +332,16 @@ func (p *pacer) draw(a *account, now int64, c *call, hint time.Duration) {
 	}
 }
 
-// blame is the meter that refused c: the only one that could ask to wait for so long, or else the one
+// blame is the meter of that period that refused c: the only one that could ask to wait for so long, or else the one
 // of which so much was never served before, or else the one with the least to spare.
-func (p *pacer) blame(a *account, now int64, c *call, hint time.Duration) int {
+func (p *pacer) blame(a *account, now int64, c *call, hint time.Duration, period int64) int {
 	could, n := nobody, 0
 	newest, beyond := nobody, int64(0)
 	least, spare := nobody, int64(0)
 	for i := range p.estimates {
 		e, m := &p.estimates[i], &a.meters[i]
 		span := m.span(m.share(c.cost))
-		if span == 0 {
+		if span == 0 || e.period != period {
 			continue
 		}
 		if roundUp(span) >= int64(hint) {
@@ -298,7 +365,7 @@ func (p *pacer) blame(a *account, now int64, c *call, hint time.Duration) int {
 		// What it was taught just now has not helped: perhaps it was another one.
 		for i := range p.estimates {
 			e, m := &p.estimates[i], &a.meters[i]
-			if span := m.span(m.share(c.cost)); i != least && span > 0 && e.base+span >= max(min(e.burst/2, span+span/2), shallowest) {
+			if span := m.span(m.share(c.cost)); i != least && span > 0 && e.period == period && e.base+span >= max(min(e.burst/2, span+span/2), shallowest) {
 				return i
 			}
 		}

@@ -68,7 +68,9 @@ const (
 	// AdaptiveOff lets go whatever the limits let go.
 	AdaptiveOff
 	// AdaptiveOn lets the calls of a crowd go one after the other, so that a refusal stops the rest,
-	// and learns from refusals what the server holds, how fast it refills, and when its windows end.
+	// and learns from refusals what the server holds, how fast it refills, and when its windows end. What
+	// was learned too small is found out: a rate grows back within five minutes, a burst is tried again after
+	// a minute of rest, and less often, up to an hour, each time that more is refused.
 	// It keeps calls back that the limits would let go, and never the other way round, with one
 	// exception: when a refusal has shown that the server counts in windows (see Grant.RefusedHinted), the
 	// start of a window fills the limits again, as an answer would that stated it by Grant.Report.

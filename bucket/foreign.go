@@ -53,7 +53,7 @@ func (a *account) others(c *call) bool {
 		// Where the last refusal of a window was.
 		for i := range p.estimates {
 			if e := &p.estimates[i]; e.wall > 0 {
-				return e.wall < e.brim/5*short
+				return e.wall < e.period/5*short
 			}
 		}
 		return false
@@ -85,8 +85,8 @@ func (m *meter) compare(now int64, c *call, s *Meter) {
 	if s.Limit > 0 {
 		amount = min(s.Limit, maxCost)
 	}
-	if was.at == 0 || is.left > amount || m.log != nil && is.reset > was.reset {
-		return // the first, or a lie, or a new window
+	if was.at == 0 || is.left > amount || m.log != nil && is.reset > was.reset || is.charged == 0 {
+		return // the first, or a lie, or a new window, or a unit that nobody counts here
 	}
 	left := was.left
 	if m.log == nil {

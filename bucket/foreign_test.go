@@ -90,3 +90,21 @@ func TestRefusalsAreLaidToWhoeverSpent(t *testing.T) {
 		}
 	})
 }
+
+// What no call is charged for is not known to be another's.
+//
+// Proved able to fail: compare all the same.
+func TestWhatNobodyCountsIsNotForeign(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, adaptive(bucket.PerMinute(bucket.Tokens, 1000)))
+		for left := int64(1000); left > 0; left -= 100 {
+			call(local, func() bucket.Meter {
+				return bucket.Meter{Unit: bucket.Tokens, Limit: 1000, Remaining: left, Per: time.Minute}
+			})
+		}
+		s, _ := local.Stats(theKey)
+		if s.Levels[0].Foreign != 0 {
+			t.Errorf("%d tokens are foreign; this key's calls are not charged for any", s.Levels[0].Foreign)
+		}
+	})
+}

@@ -23,6 +23,7 @@ type learnt struct {
 	refills bool
 	first   point // of the line
 	edge    int64 // when a window ends, as stated; 0 where it is not
+	holds   int64 // what it seems to hold, where that is Inferred; 0 where nothing is known
 }
 
 // A point is what one answer stated.

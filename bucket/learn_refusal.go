@@ -47,12 +47,14 @@ func (f *inference) unit() Unit {
 // infer learns from the refusal of c on a key without limits.
 func (a *account) infer(now int64, c *call, hint time.Duration) {
 	f := &a.inferred
-	if c.left <= a.pacer.event {
+	switch {
+	case c.left <= a.pacer.event:
 		return
-	}
-	if len(a.meters) > 0 {
+	case len(a.meters) > 0:
 		a.lower(now, c)
 		return
+	case hint > time.Minute+time.Duration(grain):
+		return // a penalty, or a quota of hours, which is no pace
 	}
 	unit := f.unit()
 	own := max(c.cost.Of(unit), 1)
@@ -61,7 +63,7 @@ func (a *account) infer(now int64, c *call, hint time.Duration) {
 	switch {
 	case int64(hint) > grain && satMul(max(since, 0)/own, int64(hint)-grain) > wide:
 		// A bucket that holds so much and asks for so long would take hours to fill: it is a window.
-		a.deduce(now, Limit{Unit: unit, Amount: max(since, own), Per: time.Minute})
+		a.deduce(now, Limit{Unit: unit, Amount: max(since, own), Per: time.Minute}, 0)
 	case f.at == 0:
 		f.at, f.taken, f.spent = now, spent, spent.plus(Cost{Requests: c.cost.Requests})
 	default:
@@ -70,14 +72,14 @@ func (a *account) infer(now int64, c *call, hint time.Duration) {
 		if since > taken/2 {
 			amount += amount / 2 // it may have been full in between, and what it refilled then was lost
 		}
-		a.deduce(now, Limit{Unit: unit, Amount: min(amount+amount/10+1, maxCost), Per: time.Minute, Burst: min(taken, maxCost)})
+		a.deduce(now, Limit{Unit: unit, Amount: min(amount+amount/10+1, maxCost), Per: time.Minute}, taken)
 	}
 }
 
-// deduce makes the meter, with nothing left in it.
-func (a *account) deduce(now int64, l Limit) {
+// deduce makes the meter, with nothing left in it; holds is what it held, 0 where that is not known.
+func (a *account) deduce(now int64, l Limit, holds int64) {
 	m := newMeter(l, headroomSteps) // it is what was served, and needs no room above
-	m.learnt = &learnt{source: Inferred, refills: true}
+	m.learnt = &learnt{source: Inferred, refills: true, holds: holds}
 	m.catchUp(now)
 	m.cell.level = 0
 	a.inferred.raised = now

@@ -45,8 +45,12 @@ func (s *Source) UnmarshalText(text []byte) error {
 type Learned struct {
 	// Metering is how the server meters, as its refusals show it.
 	Metering Metering `json:"metering,omitempty"`
-	// Boundary is an end of the server's windows, where it counts in windows.
-	Boundary time.Time `json:"boundary,omitzero"`
+	// Boundary is an end of the server's windows, where it counts in windows, and Period how long they are;
+	// 0 means the shortest Per of Limits.
+	Boundary time.Time     `json:"boundary,omitzero"`
+	Period   time.Duration `json:"period,omitempty"` // nanoseconds
+	// Guessed says that no Retry-After has shown those windows, only when calls were served and when not.
+	Guessed bool `json:"guessed,omitempty"`
 	// Limits are those of the key, one for each meter.
 	Limits []LearnedLimit `json:"limits,omitempty"`
 }
@@ -59,8 +63,12 @@ type LearnedLimit struct {
 	Shape  Shape         `json:"shape,omitempty"` // Window where answers state that it comes back at once
 	End    time.Time     `json:"end,omitzero"`    // of such a window
 	Burst  int64         `json:"burst,omitempty"` // what it holds; 0 means Amount
-	Rate   float64       `json:"rate,omitempty"`  // share of Amount per Per that was left for this program; 0 means 1
-	Source Source        `json:"source"`          // of Amount and Per
+	// Doubtful says that refusals have shown Burst in one crowd only: others may have emptied the bucket.
+	// Whoever is given it back tries for more once, with calls a gap apart, and knows then.
+	Doubtful bool `json:"doubtful,omitempty"`
+
+	Rate   float64 `json:"rate,omitempty"` // share of Amount per Per that was left for this program; 0 means 1
+	Source Source  `json:"source"`         // of Amount and Per
 }
 
 // Metering is how a server meters. The zero Metering is not known.
@@ -78,6 +86,8 @@ func (l Learned) validate(key string) error {
 		return fmt.Errorf("bucket: Learned[%q]: unknown metering %q", key, l.Metering)
 	case l.Metering == Windows && l.Boundary.IsZero():
 		return fmt.Errorf("bucket: Learned[%q]: windows without a Boundary", key)
+	case l.Period < 0:
+		return fmt.Errorf("bucket: Learned[%q]: Period must not be negative, is %v", key, l.Period)
 	case len(l.Limits) > maxLimits:
 		return fmt.Errorf("bucket: Learned[%q]: %d limits, at most %d", key, len(l.Limits), maxLimits)
 	}
@@ -130,7 +140,7 @@ func (a *account) learned(now int64) *Learned {
 	case drawing:
 		k.Metering = Buckets
 	case counting:
-		k.Metering, k.Boundary = Windows, a.local.time(p.boundary)
+		k.Metering, k.Boundary, k.Period, k.Guessed = Windows, a.local.time(p.boundary), time.Duration(p.period), !p.stated
 	}
 	known := k.Metering != ""
 	for i := range a.meters {
@@ -148,8 +158,8 @@ func (a *account) learned(now int64) *Learned {
 		}
 		if i < len(p.estimates) {
 			e := &p.estimates[i]
-			if e.burst < e.brim {
-				l.Burst = max(mulDiv(e.burst, m.limit.Amount, int64(m.limit.Per)), 1)
+			if burst := e.sure(); burst < e.brim {
+				l.Burst, l.Doubtful = max(mulDiv(burst, m.limit.Amount, int64(m.limit.Per)), 1), e.vain == 0
 			}
 			if e.learned < million {
 				l.Rate = float64(e.learned) / million
@@ -208,6 +218,11 @@ func (a *account) restore(now int64, k Learned) {
 		if l.Burst > 0 {
 			e.burst = min(max(mulDiv(l.Burst, int64(l.Per), l.Amount), 1), e.brim)
 			e.prove(e.burst)
+			if l.Doubtful {
+				e.try(e.brim)
+			} else if e.burst < e.brim {
+				e.vain = 1
+			}
 		}
 		if l.Rate > 0 {
 			e.learned = max(int64(l.Rate*million), 1)
@@ -216,13 +231,19 @@ func (a *account) restore(now int64, k Learned) {
 	p.mode = drawing
 	if k.Metering == Windows {
 		p.mode, p.gap, p.halved = counting, p.alone(), now
-		p.boundary = cycled(a.local.instant(k.Boundary), p.period(a), now)
+		p.period, p.blur, p.stated = max(int64(k.Period), grain), grain, !k.Guessed
+		for i := range p.estimates {
+			if e := &p.estimates[i]; k.Period == 0 && (i == 0 || e.period < p.period) {
+				p.period = e.period
+			}
+		}
+		p.boundary = cycled(a.local.instant(k.Boundary), p.period, now)
 	}
 }
 
-// stated is the burst of a meter that is not Configured.
+// stated is the burst of a meter that is not Configured, as far as it is one that holds for sure.
 func (l *LearnedLimit) stated() int64 {
-	if l.Shape == Window || l.Burst >= l.Amount {
+	if l.Source == Inferred || l.Doubtful || l.Shape == Window || l.Burst >= l.Amount {
 		return 0
 	}
 	return l.Burst

@@ -12,9 +12,9 @@ import (
 	"github.com/meteredhttp/meteredhttp/bucket"
 )
 
-// A small is a server's bucket of ten that refills ten times a second.
+// A small is a server's bucket that refills ten times a second, and holds ten unless it says otherwise.
 type small struct {
-	level           float64
+	holds, level    float64
 	at              time.Time
 	served, refused int
 }
@@ -27,7 +27,7 @@ func (s *small) send(t *testing.T, local *bucket.Local, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.level = min(10, s.level+10*time.Since(s.at).Seconds())
+		s.level = min(max(s.holds, 10), s.level+10*time.Since(s.at).Seconds())
 		s.at = time.Now()
 		if ok := s.level >= 1; ok {
 			s.level--

@@ -40,9 +40,10 @@ func (n *names) of(key string) string {
 	return name + " #" + hex.EncodeToString(sum[:4])
 }
 
-// withoutUserinfo cuts what stands before the host: https://user:password@host, and user:password@host.
+// withoutUserinfo cuts what stands before the host: https://user:password@host, also without https:, and
+// user:password@host.
 func withoutUserinfo(name string) string {
-	scheme, rest, ok := strings.Cut(name, "://")
+	scheme, rest, ok := strings.Cut(name, "//")
 	if !ok {
 		if at := strings.LastIndexByte(name, '@'); at >= 0 && strings.Contains(name[:at], ":") {
 			return name[at+1:]
@@ -53,7 +54,7 @@ func withoutUserinfo(name string) string {
 	if end < 0 {
 		end = len(rest)
 	}
-	return scheme + "://" + rest[strings.LastIndexByte(rest[:end], '@')+1:]
+	return scheme + "//" + rest[strings.LastIndexByte(rest[:end], '@')+1:]
 }
 
 // withoutParameters cuts a URL's query, and a fragment of the query's form.

@@ -15,7 +15,7 @@ import (
 func FuzzName(f *testing.F) {
 	for _, s := range []string{
 		"", "plain", "https://api.test:443#9f8e7d6c5b4a3f2e", "https://user:hunter2@api.test/v1?token=x#part", "https://a@b@c/", "https://api.test/?a#b=c",
-		"user:hunter2@api.test", "Bearer hunter2", "sk-proj-T3BlbkFJc2VjcmV0MTIzNDU2", strings.Repeat("ä", 500), "bad\xffbytes", "x://", "://@", "a://?@b", "x" + strings.Repeat("ä", 500),
+		"user:hunter2@api.test", "Bearer hunter2", "sk-proj-T3BlbkFJc2VjcmV0MTIzNDU2", strings.Repeat("ä", 500), "bad\xffbytes", "x://", "://@", "a://?@b", "//@://", "//user:hunter2@api.test/", "x" + strings.Repeat("ä", 500),
 	} {
 		f.Add(s)
 	}

@@ -1,0 +1,92 @@
+package bucket_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/meteredhttp/meteredhttp/bucket"
+)
+
+// A Burst is not what a window holds: who has taken a burst and is refused for a second has met a bucket, and
+// where a hint shows a window, all of the Amount is to be had of it.
+//
+// Proved able to fail: hold what was taken against the capacity in whole, the debt of a window against brim.
+func TestABurstIsNoWindow(t *testing.T) {
+	limit := bucket.Limit{Unit: bucket.Requests, Amount: 1200, Per: time.Minute, Burst: 20}
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, adaptive(limit))
+		grants := taking(local, 21, time.Second)
+		serveAll(grants[:20])
+		time.Sleep(20 * time.Millisecond)
+		grants[20].RefusedHinted(time.Second, time.Second)
+		if k := local.Learned()[theKey]; k.Metering != bucket.Buckets {
+			t.Errorf("learned %+v", k)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, adaptive(limit))
+		g, _ := local.TakeAt(time.Now(), theKey, bucket.Cost{Requests: 1})
+		g.RefusedHinted(40*time.Second, 40*time.Second)
+		time.Sleep(40 * time.Second)
+		start, served := time.Now(), 0
+		for time.Since(start) < 30*time.Second {
+			grants := taking(local, 1, time.Second)
+			serveAll(grants)
+			if served += len(grants); len(grants) == 0 {
+				time.Sleep(time.Second)
+			}
+		}
+		if k := local.Learned()[theKey]; k.Metering != bucket.Windows || served < 590 {
+			t.Errorf("%d in half a minute, want 600; learned %+v", served, k)
+		}
+	})
+}
+
+// A window of a minute does not fill the limit of a day again, nor is it laid to that one, of which a bucket might
+// ask to wait for long.
+//
+// Proved able to fail: count and renew the meters of every period; let need regard the meters of every period.
+func TestAWindowFillsOnlyLimitsOfItsPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, adaptive(bucket.PerMinute(bucket.Requests, 60),
+			bucket.Limit{Unit: bucket.Requests, Amount: 100, Per: 24 * time.Hour}))
+		g, _ := local.TakeAt(time.Now(), theKey, bucket.Cost{Requests: 1})
+		g.RefusedHinted(40*time.Second, 40*time.Second)
+		served := 0
+		for start := time.Now(); time.Since(start) < 10*time.Minute; time.Sleep(time.Second) {
+			grants := taking(local, 10, 100*time.Millisecond)
+			serveAll(grants)
+			served += len(grants)
+		}
+		if k := local.Learned()[theKey]; k.Metering != bucket.Windows || served < 99 || served > 101 {
+			t.Errorf("%d in ten minutes, of a hundred a day; learned %+v", served, k)
+		}
+	})
+}
+
+// A wait that is longer than any limit is for teaches nothing.
+//
+// Proved able to fail: let beyond return false.
+func TestAPenaltyTeachesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, adaptive(bucket.PerMinute(bucket.Requests, 600)))
+		g := taking(local, 1, 0)[0]
+		time.Sleep(20 * time.Millisecond)
+		g.RefusedHinted(2*time.Hour, 2*time.Hour)
+		if k := local.Learned(); len(k) != 0 {
+			t.Errorf("learned %+v", k)
+		}
+		time.Sleep(2*time.Hour + time.Second)
+		for start := time.Now(); ; {
+			grants := taking(local, 1, time.Second)
+			serveAll(grants)
+			if len(grants) == 0 || time.Since(start) > time.Second {
+				t.Fatal("not a hundred left within a second")
+			}
+			if s, _ := local.Stats(theKey); s.Levels[0].Own > 100 {
+				break
+			}
+		}
+	})
+}
