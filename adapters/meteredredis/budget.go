@@ -227,7 +227,7 @@ func (b *budget) watch() {
 		if late {
 			b.limiter.store.stuck.Add(1)
 			b.limiter.store.leave()
-			b.failed(out, errTimeout)
+			b.failed(out, b.limiter.store.silent())
 			b.limiter.running.Done() // Close does not wait for a client that hangs
 		}
 	})

@@ -95,7 +95,9 @@ func (b *budget) departs(w *waiter, ahead []float64, now time.Time) (time.Time, 
 	}
 	if patience := b.limiter.config.MaxWait; patience > 0 {
 		if t := w.arrived.Add(patience); at.After(t) && t.After(b.known.hold) {
-			at = t // overdue, it may leave all the same
+			if at = t; at.Before(now) { // overdue, it may leave all the same
+				at = now
+			}
 		}
 	}
 	return at, unit

@@ -132,3 +132,16 @@ func TestWhatAnotherProcessGivesBack(t *testing.T) {
 	g.Settle(bucket.Cost{InputTokens: 10})
 	soon(t, "the other process's head", func() error { return <-waits })
 }
+
+// Who has waited for longer than MaxWait may leave now, and not some time ago.
+//
+// Proved able to fail: let departs return when the patience ended.
+func TestNobodyDepartsInThePast(t *testing.T) {
+	limits := limitsOf([]bucket.Limit{bucket.PerMinute(bucket.Requests, 1)}, 1)
+	b := newBudget(&Limiter{config: Config{MaxWait: time.Second}}, "k", limits)
+	now := time.Now()
+	w := &waiter{arrived: now.Add(-time.Minute), shares: []int64{1}}
+	if at, _ := b.departs(w, []float64{1000}, now); !at.Equal(now) {
+		t.Errorf("departs at %v, now is %v", at, now)
+	}
+}

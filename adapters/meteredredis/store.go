@@ -37,7 +37,7 @@ func newStore(client redis.UniversalClient, timeout time.Duration) store {
 func (s *store) enter() { s.gate <- struct{}{} }
 func (s *store) leave() { <-s.gate }
 
-var errTimeout = errors.New("meteredredis: the store did not answer in time")
+var errTimeout = errors.New("meteredredis: the store did not answer")
 
 // once is a command that is never sent twice by the client on its own: a call that timed out may have
 // happened.
@@ -70,9 +70,12 @@ func (s *store) decide(name string, b *batch) (reply, error) {
 		if over.CompareAndSwap(false, true) {
 			s.stuck.Add(1)
 		}
-		return reply{}, errTimeout
+		return reply{}, s.silent()
 	}
 }
+
+// silent is the error of a call without an answer.
+func (s *store) silent() error { return fmt.Errorf("%w within %v", errTimeout, s.timeout) }
 
 // eval runs the script by its hash, and by its text where the engine does not have it.
 // It takes as long as the client library does.

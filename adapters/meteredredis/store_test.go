@@ -42,7 +42,7 @@ func TestNewSaysWhatItCanKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 	poor := client(t, &redis.Options{Addr: s.addr, Username: "poor", Password: "x"})
-	if _, err := New(poor, Config{Limits: limits}); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+	if _, err := New(poor, Config{Limits: limits, Timeout: patience}); err == nil || !strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("without scripts: %v", err)
 	}
 	host, port, _ := net.SplitHostPort(s.addr)
@@ -51,11 +51,11 @@ func TestNewSaysWhatItCanKnow(t *testing.T) {
 	eventually(t, "the replica is in step", func() bool {
 		return strings.Contains(rc.Info(context.Background(), "replication").Val(), "master_link_status:up")
 	})
-	if _, err := New(rc, Config{Limits: limits}); err == nil || !strings.Contains(err.Error(), "READONLY") {
+	if _, err := New(rc, Config{Limits: limits, Timeout: patience}); err == nil || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("a replica: %v", err)
 	}
 	wrong := client(t, &redis.Options{Addr: s.addr, Username: "poor", Password: "wrong"})
-	if _, err := New(wrong, Config{Limits: limits}); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+	if _, err := New(wrong, Config{Limits: limits, Timeout: patience}); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
 		t.Errorf("a wrong password: %v", err)
 	}
 	for name, config := range map[string]Config{
