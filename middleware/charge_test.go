@@ -258,8 +258,8 @@ func TestALateRefusalHoldsTheKeyAndTellsTheBreaker(t *testing.T) {
 				if st.Routes[0].Late != 1 {
 					r.Errorf("the breaker counts %d late failures, want 1", st.Routes[0].Late)
 				}
-				if r.provider.Hits() != 1 {
-					r.Errorf("%d hits", r.provider.Hits())
+				if r.Provider.Hits() != 1 {
+					r.Errorf("%d hits", r.Provider.Hits())
 				}
 			})
 		})

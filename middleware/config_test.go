@@ -69,7 +69,7 @@ func TestALayerBuiltFromAnInvalidConfigSaysSoOnEveryRequest(t *testing.T) {
 						r.Errorf("got %v, body closed %d times", err, body.closed)
 					}
 				}
-				r.wantHits(0)
+				r.WantHits(0)
 			})
 		})
 	}

@@ -40,12 +40,12 @@ func (r rig) router(c escalate.Config) *escalate.Router {
 }
 
 func (r rig) script(host string, answers ...metertest.Answer) {
-	r.provider.ScriptFor(metertest.Match{Host: host}, answers...)
+	r.Provider.ScriptFor(metertest.Match{Host: host}, answers...)
 }
 
 // at counts the requests that a host saw.
 func (r rig) at(host string) (n int) {
-	for _, e := range r.provider.Ledger() {
+	for _, e := range r.Provider.Ledger() {
 		if e.Host == host {
 			n++
 		}
@@ -73,7 +73,7 @@ func TestFourthRefusalGoesToTheBackup(t *testing.T) {
 		r.wantServed(c, r.request("POST", strings.NewReader("{}")))
 		r.wantAt(primaryHost, 4)
 		r.wantAt(backupHost, 1)
-		r.wantElapsed(3*time.Second, 3*time.Second+1)
+		r.WantElapsed(3*time.Second, 3*time.Second+1)
 		if st := s.Stats(); st.Routes[0].State != "open" || st.Routes[1].State != "closed" {
 			r.Fatalf("gates: %+v", st.Routes)
 		}
@@ -82,13 +82,13 @@ func TestFourthRefusalGoesToTheBackup(t *testing.T) {
 
 func TestSendsOfATurnAreBounded(t *testing.T) {
 	virtual(t, metertest.Config{}, func(r rig) {
-		r.provider.Script(times(-1, refusal("0")))
+		r.Provider.Script(times(-1, refusal("0")))
 		c, _ := r.routed(escalate.Config{Backups: []escalate.Route{backup()}}, policy(nil))
 		status, _, err := r.do(c, r.request("POST", strings.NewReader("{}")))
 		if status != 429 || err != nil { // the last route's answer, unread
 			r.Fatalf("got %d, %v", status, err)
 		}
-		r.wantHits(2 + 5) // routes + MaxRetries
+		r.WantHits(2 + 5) // routes + MaxRetries
 	})
 }
 
@@ -105,7 +105,7 @@ func TestFieldReport_F6_OutOfCreditGoesStraightToTheBackup(t *testing.T) {
 		}
 		r.wantAt("api.openai.com", 1)
 		r.wantAt(backupHost, 3)
-		r.wantElapsed(0, 1)
+		r.WantElapsed(0, 1)
 		if n := s.Stats().Routes[0].Counts.TotalFailures; n != 0 {
 			r.Fatalf("%d failures counted for a spent quota", n)
 		}
@@ -120,25 +120,25 @@ func TestFieldReport_G1_AbsorbedRefusalsAreNeutral(t *testing.T) {
 	virtual(t, metertest.Config{}, func(r rig) {
 		c, s := r.routed(escalate.Config{Settings: tripAfter(3)}, policy(nil))
 		for range 10 {
-			r.provider.Script(refusal("0"), ok200())
+			r.Provider.Script(refusal("0"), ok200())
 			r.wantServed(c, r.request("GET", nil))
 		}
 		if st := s.Stats().Routes[0]; st.State != "closed" || st.Counts.TotalFailures != 0 {
 			r.Fatalf("%+v", st)
 		}
-		r.provider.Script(times(-1, refusal("0")))
+		r.Provider.Script(times(-1, refusal("0")))
 		for range 3 {
 			if status, _, err := r.get(c); status != 429 || err != nil {
 				r.Fatalf("got %d, %v", status, err)
 			}
 		}
-		hits := r.provider.Hits()
+		hits := r.Provider.Hits()
 		_, _, err := r.get(c)
 		var open *escalate.Error
 		if !errors.As(err, &open) || !errors.Is(err, gobreaker.ErrOpenState) || open.RetryAfter <= 0 {
 			r.Fatalf("got %v", err)
 		}
-		r.wantHits(hits)
+		r.WantHits(hits)
 	})
 	virtual(t, metertest.Config{}, func(r rig) { // another key on the same host has its own gate
 		route := func(key string) escalate.Route {
@@ -146,7 +146,7 @@ func TestFieldReport_G1_AbsorbedRefusalsAreNeutral(t *testing.T) {
 		}
 		bad, _ := r.routed(escalate.Config{Primary: route("one"), Settings: tripAfter(1)}, policy(nil))
 		good, _ := r.routed(escalate.Config{Primary: route("two"), Settings: tripAfter(1)}, policy(nil))
-		r.provider.Script(times(6, refusal("0")))
+		r.Provider.Script(times(6, refusal("0")))
 		r.get(bad)
 		if _, _, err := r.get(bad); err == nil {
 			r.Fatal("the first key's gate is closed")
@@ -158,7 +158,7 @@ func TestFieldReport_G1_AbsorbedRefusalsAreNeutral(t *testing.T) {
 func TestFieldReport_G2_ProbesAlwaysGiveTheirSlotBack(t *testing.T) {
 	open := func(r rig) (*http.Client, *middleware.Stack) {
 		c, s := r.routed(escalate.Config{Settings: tripAfter(1)}, policy(nil))
-		r.provider.Script(times(6, refusal("0")))
+		r.Provider.Script(times(6, refusal("0")))
 		r.get(c)
 		if st := s.Stats().Routes[0].State; st != "open" {
 			r.Fatalf("the gate is %s", st)
@@ -180,7 +180,7 @@ func TestFieldReport_G2_ProbesAlwaysGiveTheirSlotBack(t *testing.T) {
 	})
 	virtual(t, metertest.Config{}, func(r rig) {
 		c, s := open(r)
-		r.provider.Script(refusal("5"))
+		r.Provider.Script(refusal("5"))
 		if status, _, err := r.get(c); status != 429 || err != nil {
 			r.Fatalf("the refused probe: %d, %v", status, err)
 		}
@@ -204,7 +204,7 @@ func TestFieldReport_G2_ProbesAlwaysGiveTheirSlotBack(t *testing.T) {
 		var once sync.Once
 		panicking := middleware.Chain(roundTripper(func(req *http.Request) (*http.Response, error) {
 			once.Do(func() { panic("boom") })
-			return r.provider.Transport().RoundTrip(req)
+			return r.Provider.Transport().RoundTrip(req)
 		}), middleware.Escalate(r.router(escalate.Config{Primary: escalate.Route{Quota: "q"}})))
 		func() {
 			defer func() { recover() }()
@@ -229,8 +229,8 @@ func TestFieldReport_G3_TheCallersLeavingIsNoFailure(t *testing.T) {
 		if st := s.Stats().Routes[0]; st.State != "closed" || st.Counts.TotalFailures != 0 {
 			r.Fatalf("%+v", st)
 		}
-		r.provider.Script(times(-1, metertest.Answer{Fault: metertest.Hang}))
-		perTry := middleware.Chain(timeout(100*time.Millisecond, r.provider.Transport()), middleware.Escalate(r.router(escalate.Config{Settings: tripAfter(3)})))
+		r.Provider.Script(times(-1, metertest.Answer{Fault: metertest.Hang}))
+		perTry := middleware.Chain(timeout(100*time.Millisecond, r.Provider.Transport()), middleware.Escalate(r.router(escalate.Config{Settings: tripAfter(3)})))
 		for range 3 {
 			if _, _, err := r.get(&http.Client{Transport: perTry}); err == nil {
 				r.Fatal("want a timeout")
@@ -258,7 +258,7 @@ func TestFieldReport_H1_LongHintMeansBackupNow(t *testing.T) {
 		r.script(primaryHost, refusal("47"))
 		c, _ := r.routed(escalate.Config{Backups: []escalate.Route{backup()}}, two)
 		r.wantServed(c, r.request("POST", strings.NewReader("{}")))
-		r.wantElapsed(0, 1)
+		r.WantElapsed(0, 1)
 		r.wantAt(primaryHost, 1)
 		for range 10 {
 			time.Sleep(4 * time.Second)
@@ -279,7 +279,7 @@ func TestFieldReport_H2_NoSecretGoesToTheBackup(t *testing.T) {
 		req := r.request("POST", strings.NewReader(`{"model":"a"}`))
 		req.Header = http.Header{"Authorization": {"Bearer P"}, "X-Api-Key": {"P"}, "Cookie": {"s=P"}, "X-Other": {"kept"}}
 		r.wantServed(c, req)
-		for _, e := range r.provider.Ledger() {
+		for _, e := range r.Provider.Ledger() {
 			switch e.Host {
 			case backupHost:
 				if e.Header.Get("Authorization") != "Bearer B" || e.Header.Get("X-Api-Key") != "" || e.Header.Get("Cookie") != "" || e.Header.Get("X-Other") != "kept" {
@@ -326,7 +326,7 @@ func TestFieldReport_H3_TheSoonestRouteIsInTheError(t *testing.T) {
 		if body.closed != 1 {
 			r.Fatalf("the body was closed %d times", body.closed)
 		}
-		r.wantHits(0)
+		r.WantHits(0)
 	})
 }
 
@@ -358,7 +358,7 @@ func TestAnOpeningGateEndsTheWaitsOfItsTurns(t *testing.T) {
 				r.wantAt(backupHost, 8)
 				r.wantAt(primaryHost, 2)
 				if limits == nil {
-					r.wantElapsed(30*time.Second, 31*time.Second)
+					r.WantElapsed(30*time.Second, 31*time.Second)
 				}
 			})
 		})
@@ -383,7 +383,7 @@ func TestServerErrorsAndFaultsRerouteWhereAResendIsAllowed(t *testing.T) {
 				if status == 200 || (err == nil) != (name == "500") {
 					r.Fatalf("got %d, %v", status, err)
 				}
-				r.wantHits(1)
+				r.WantHits(1)
 			})
 		})
 	}

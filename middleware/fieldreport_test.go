@@ -36,8 +36,8 @@ func TestFieldReport_A1_EnormousDelayNeverWraps(t *testing.T) {
 					r.Fatal(err)
 				}
 				defer resp.Body.Close()
-				r.wantHits(1)
-				r.wantElapsed(0, 1)
+				r.WantHits(1)
+				r.WantElapsed(0, 1)
 				if d, ok := retryafter.Parse(resp.Header, time.Now()); !ok || d <= 0 {
 					r.Fatalf("%s: the answer exposes %v, %v", n, d, ok)
 				}
@@ -47,8 +47,8 @@ func TestFieldReport_A1_EnormousDelayNeverWraps(t *testing.T) {
 		ways(t, clamp, func(t *testing.T, layers ...middleware.Middleware) {
 			virtual(t, scripted(refusal(n), ok200()), func(r rig) {
 				r.wantServed(r.chain(layers...), r.request("GET", nil))
-				r.wantHits(2)
-				r.wantElapsed(30*time.Second, 30*time.Second+1)
+				r.WantHits(2)
+				r.WantElapsed(30*time.Second, 30*time.Second+1)
 			})
 		})
 	}
@@ -59,15 +59,15 @@ func TestFieldReport_A2_PastDateIsNowAndNegativeIsAbsent(t *testing.T) {
 	ways(t, jittered, func(t *testing.T, layers ...middleware.Middleware) {
 		virtual(t, scripted(refusal("Wed, 21 Oct 1998 07:28:00 GMT"), ok200()), func(r rig) {
 			r.wantServed(r.chain(layers...), r.request("GET", nil))
-			r.wantHits(2)
-			r.wantElapsed(0, time.Second)
+			r.WantHits(2)
+			r.WantElapsed(0, time.Second)
 		})
 	})
 	ways(t, policy(nil), func(t *testing.T, layers ...middleware.Middleware) {
 		virtual(t, scripted(refusal("-5"), ok200()), func(r rig) {
 			r.wantServed(r.chain(layers...), r.request("GET", nil))
-			r.wantHits(2)
-			r.wantElapsed(5*time.Second, 5*time.Second+1)
+			r.WantHits(2)
+			r.WantElapsed(5*time.Second, 5*time.Second+1)
 		})
 	})
 }
@@ -81,7 +81,7 @@ func TestFieldReport_A3_AllThreeDateForms(t *testing.T) {
 				at := begin.Truncate(time.Second).Add(7 * time.Second).UTC().Format(layout)
 				a := refusal(at)
 				a.Header["Date"] = nil
-				r.provider.Script(a, ok200())
+				r.Provider.Script(a, ok200())
 				r.wantServed(r.chain(layers...), r.request("GET", nil))
 				if d := time.Since(begin); d < 6600*time.Millisecond || d >= 8*time.Second {
 					r.Fatalf("%q: waited %v", at, d)
@@ -112,8 +112,8 @@ func TestFieldReport_A6_CeilingHoldsAndEqualityWaits(t *testing.T) {
 					r.Fatal(err)
 				}
 				resp.Body.Close()
-				r.wantHits(c.hits)
-				r.wantElapsed(c.wait, c.wait+1)
+				r.WantHits(c.hits)
+				r.WantElapsed(c.wait, c.wait+1)
 				if d, ok := retryafter.Parse(resp.Header, time.Now()); c.hits == 1 && (!ok || d != 61*time.Second) {
 					r.Fatalf("the answer exposes %v, %v", d, ok)
 				}
@@ -129,16 +129,16 @@ func TestFieldReport_B2_SecondaryLimitBy403(t *testing.T) {
 		virtual(t, scripted(metertest.Reply(403, secondary), ok200()), func(r rig) {
 			req, _ := http.NewRequestWithContext(r.Context(), "GET", github, nil)
 			r.wantServed(r.chain(layers...), req)
-			r.wantHits(2)
-			r.wantElapsed(60*time.Second, 60*time.Second+1)
+			r.WantHits(2)
+			r.WantElapsed(60*time.Second, 60*time.Second+1)
 		})
 		virtual(t, scripted(metertest.Reply(403, "Must have admin rights")), func(r rig) {
 			req, _ := http.NewRequestWithContext(r.Context(), "GET", github, nil)
 			if status, body, err := r.do(r.chain(layers...), req); status != 403 || body != "Must have admin rights" || err != nil {
 				r.Fatalf("got %d %q %v", status, body, err)
 			}
-			r.wantHits(1)
-			r.wantElapsed(0, 1)
+			r.WantHits(1)
+			r.WantElapsed(0, 1)
 		})
 	})
 }
@@ -156,8 +156,8 @@ func TestFieldReport_C1_NoSleepTowardsADeadline(t *testing.T) {
 			if resp.StatusCode != 429 {
 				r.Fatalf("got %d", resp.StatusCode)
 			}
-			r.wantHits(1)
-			r.wantElapsed(0, 1)
+			r.WantHits(1)
+			r.WantElapsed(0, 1)
 		})
 		virtual(t, scripted(refusal("20"), ok200()), func(r rig) { // http.Client.Timeout is a deadline too
 			c := r.chain(layers...)
@@ -165,7 +165,7 @@ func TestFieldReport_C1_NoSleepTowardsADeadline(t *testing.T) {
 			if status, _, err := r.get(c); status != 429 || err != nil {
 				r.Fatalf("got %d, %v", status, err)
 			}
-			r.wantElapsed(0, 1)
+			r.WantElapsed(0, 1)
 		})
 	})
 	virtual(t, metertest.Config{}, func(r rig) {
@@ -178,8 +178,8 @@ func TestFieldReport_C1_NoSleepTowardsADeadline(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &wait) || wait.Wait <= 0 {
 			r.Fatalf("got %v", err)
 		}
-		r.wantHits(1)
-		r.wantElapsed(0, 1)
+		r.WantHits(1)
+		r.WantElapsed(0, 1)
 	})
 }
 
@@ -196,8 +196,8 @@ func TestFieldReport_C2_EveryWaitEndsWithTheCancel(t *testing.T) {
 			if !errors.As(err, &refused) || refused.Status != 429 || string(refused.Body) != "x" {
 				r.Fatalf("the refusal is lost: %v", err)
 			}
-			r.wantHits(1)
-			r.wantElapsed(100*time.Millisecond, 101*time.Millisecond)
+			r.WantHits(1)
+			r.WantElapsed(100*time.Millisecond, 101*time.Millisecond)
 		})
 	})
 	virtual(t, metertest.Config{}, func(r rig) { // cancelled in the queue: the place goes to the next
@@ -216,8 +216,8 @@ func TestFieldReport_C2_EveryWaitEndsWithTheCancel(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		wg.Wait()
-		r.wantHits(2)
-		r.wantElapsed(time.Minute, time.Minute+1)
+		r.WantHits(2)
+		r.WantElapsed(time.Minute, time.Minute+1)
 	})
 }
 
@@ -232,7 +232,7 @@ func TestFieldReport_C3_LocalLimitMatchesDeadlineExceeded(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &wait) {
 			r.Fatalf("got %v", err)
 		}
-		r.wantHits(1)
+		r.WantHits(1)
 	})
 }
 
@@ -244,8 +244,8 @@ func TestFieldReport_D1_EverySendHasTheWholeBody(t *testing.T) {
 	ways(t, policy(nil), func(t *testing.T, layers ...middleware.Middleware) {
 		virtual(t, scripted(answers...), func(r rig) {
 			r.wantServed(r.chain(layers...), r.request("POST", bytes.NewReader(payload)))
-			r.wantHits(3)
-			for _, e := range r.provider.Ledger() {
+			r.WantHits(3)
+			for _, e := range r.Provider.Ledger() {
 				if e.BodySHA256 != want || e.BodyLen != int64(len(payload)) {
 					r.Fatalf("a send had %d bytes, %x", e.BodyLen, e.BodySHA256)
 				}
@@ -257,14 +257,14 @@ func TestFieldReport_D1_EverySendHasTheWholeBody(t *testing.T) {
 			if status, _, err := r.do(r.chain(layers...), r.request("POST", io.NopCloser(pr))); status != 429 || err != nil {
 				r.Fatalf("got %d, %v", status, err)
 			}
-			r.wantHits(1)
+			r.WantHits(1)
 		})
 		virtual(t, scripted(answers...), func(r rig) { // short enough to keep
 			pr, pw := io.Pipe()
 			go func() { pw.Write(payload[:1000]); pw.Close() }()
 			r.wantServed(r.chain(layers...), r.request("POST", io.NopCloser(pr)))
-			r.wantHits(3)
-			for _, e := range r.provider.Ledger() {
+			r.WantHits(3)
+			for _, e := range r.Provider.Ledger() {
 				if e.BodySHA256 != sha256.Sum256(payload[:1000]) {
 					r.Fatalf("a send had %d bytes", e.BodyLen)
 				}
@@ -343,7 +343,7 @@ func TestFieldReport_E1_RefusedAnswersAreClosedBeforeTheWait(t *testing.T) {
 		c.MaxConns = 1
 		virtual(t, c, func(r rig) {
 			r.wantServed(r.chain(layers...), r.request("GET", nil))
-			r.wantHits(3)
+			r.WantHits(3)
 		})
 		endless := refusal("1")
 		endless.Endless, endless.Every, endless.Body = true, time.Second, "drip"
@@ -351,8 +351,8 @@ func TestFieldReport_E1_RefusedAnswersAreClosedBeforeTheWait(t *testing.T) {
 		flood.Endless, flood.Body = true, strings.Repeat("x", 1000)
 		virtual(t, scripted(endless, flood, ok200()), func(r rig) {
 			r.wantServed(r.chain(layers...), r.request("GET", nil))
-			r.wantHits(3)
-			r.wantElapsed(2*time.Second, 6*time.Second)
+			r.WantHits(3)
+			r.WantElapsed(2*time.Second, 6*time.Second)
 		})
 	})
 }
@@ -381,7 +381,7 @@ func TestFieldReport_E3_HeaderTimeoutDoesNotCutTheStream(t *testing.T) {
 		if n := s.Stats().Keys[0].Budget.InFlight; n != 0 {
 			r.Fatalf("%d in flight after Close", n)
 		}
-		if n := r.provider.OpenBodies(); n != 0 {
+		if n := r.Provider.OpenBodies(); n != 0 {
 			r.Fatalf("%d bodies open", n)
 		}
 	})
@@ -403,15 +403,11 @@ func TestFieldReport_F1_OursWrappedTwiceSpendsOneBudget(t *testing.T) {
 				if status, body, err := r.get(r.chain(layers...)); status != 429 || body != "x" || err != nil {
 					r.Fatalf("got %d %q %v", status, body, err)
 				}
-				r.wantHits(3)
+				r.WantHits(3)
 			})
 		})
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 func wholeStack(p retryafter.Policy) middleware.Middleware {
 	return func(next http.RoundTripper) http.RoundTripper {
@@ -430,8 +426,8 @@ func TestFieldReport_F2_BudgetsAreApart(t *testing.T) {
 	virtual(t, scripted(reset, times(8, refusal("10")), ok200()), func(r rig) {
 		c, _ := r.stack(middleware.Config{Ladder: ten, Retry: one})
 		r.wantServed(c, r.request("GET", nil))
-		r.wantHits(10)
-		r.wantElapsed(80*time.Second, 81*time.Second)
+		r.WantHits(10)
+		r.WantElapsed(80*time.Second, 81*time.Second)
 	})
 	virtual(t, scripted(reset, reset, ok200()), func(r rig) {
 		c, _ := r.stack(middleware.Config{Ladder: ten, Retry: one})
@@ -439,12 +435,12 @@ func TestFieldReport_F2_BudgetsAreApart(t *testing.T) {
 		if err == nil {
 			r.Fatal("want the transport error")
 		}
-		r.wantHits(2)
+		r.WantHits(2)
 	})
 	virtual(t, scripted(refusal("1"), reset, refusal("1"), refusal("1"), metertest.Reply(502, ""), ok200()), func(r rig) {
 		c, _ := r.stack(middleware.Config{Ladder: policy(func(p *retryafter.Policy) { p.MaxRetries = 3 }), Retry: middleware.RetryPolicy{MaxRetries: 2}})
 		r.wantServed(c, r.request("GET", nil))
-		r.wantHits(6)
+		r.WantHits(6)
 	})
 }
 
@@ -467,8 +463,8 @@ func TestFieldReport_F3_NobodyComesBackAtTheSameInstant(t *testing.T) {
 				}
 				wg.Wait()
 				var again []time.Duration
-				for _, e := range r.provider.Ledger()[n:] {
-					again = append(again, e.At.Sub(r.start))
+				for _, e := range r.Provider.Ledger()[n:] {
+					again = append(again, e.At.Sub(r.Start))
 				}
 				sort.Slice(again, func(i, j int) bool { return again[i] < again[j] })
 				if again[0] < 10*time.Second {
@@ -507,29 +503,29 @@ func TestFieldReport_F5_PaidPostIsNotSentTwice(t *testing.T) {
 		if _, _, err := r.do(stack(r), r.request("POST", strings.NewReader("{}"))); err == nil {
 			r.Fatal("want the connection's error")
 		}
-		r.wantHits(1)
+		r.WantHits(1)
 	})
 	virtual(t, scripted(metertest.Answer{Fault: metertest.DialError}, ok200()), func(r rig) {
 		r.wantServed(stack(r), r.request("POST", strings.NewReader("{}")))
 	})
 	virtual(t, scripted(refusal("1"), ok200()), func(r rig) {
 		r.wantServed(stack(r), r.request("POST", strings.NewReader("{}")))
-		r.wantHits(2)
+		r.WantHits(2)
 	})
 	for _, status := range []int{500, 502, 504} {
 		virtual(t, scripted(metertest.Reply(status, "broken"), ok200()), func(r rig) {
 			if got, _, err := r.do(stack(r), r.request("POST", strings.NewReader("{}"))); got != status || err != nil {
 				r.Fatalf("got %d, %v", got, err)
 			}
-			r.wantHits(1)
+			r.WantHits(1)
 		})
 	}
 	virtual(t, scripted(metertest.Answer{Fault: metertest.ResetAfter}, ok200()), func(r rig) {
 		req := r.request("POST", strings.NewReader("{}"))
 		req.Header.Set("Idempotency-Key", "k-1")
 		r.wantServed(stack(r), req)
-		r.wantHits(2)
-		for _, e := range r.provider.Ledger() {
+		r.WantHits(2)
+		for _, e := range r.Provider.Ledger() {
 			if e.Header.Get("Idempotency-Key") != "k-1" {
 				r.Fatalf("a send lost its key: %v", e.Header)
 			}
@@ -538,7 +534,7 @@ func TestFieldReport_F5_PaidPostIsNotSentTwice(t *testing.T) {
 	virtual(t, scripted(metertest.Answer{Fault: metertest.ResetAfter}, ok200()), func(r rig) {
 		c, _ := r.stack(middleware.Config{Retry: middleware.RetryPolicy{AllMethods: true}})
 		r.wantServed(c, r.request("POST", strings.NewReader("{}")))
-		r.wantHits(2)
+		r.WantHits(2)
 	})
 }
 
@@ -550,8 +546,8 @@ func TestFieldReport_F6_OutOfCreditIsNotWaitedFor(t *testing.T) {
 			if status, body, err := r.do(r.chain(layers...), req); status != 429 || body != spent || err != nil {
 				r.Fatalf("got %d %q %v", status, body, err)
 			}
-			r.wantHits(1)
-			r.wantElapsed(0, 1)
+			r.WantHits(1)
+			r.WantElapsed(0, 1)
 		})
 	})
 }
@@ -565,10 +561,10 @@ func TestFieldReport_I1_LargerThanTheBucket(t *testing.T) {
 		tokens := int64(1500)
 		c, _ := r.stack(middleware.Config{Bucket: tpm, Pace: middleware.PaceConfig{Cost: func(req *http.Request) (bucket.Cost, error) { return cost(tokens)(req) }}})
 		r.wantServed(c, r.request("GET", nil))
-		r.wantElapsed(0, 1)
+		r.WantElapsed(0, 1)
 		tokens = 1
 		r.wantServed(c, r.request("GET", nil))
-		r.wantElapsed(30*time.Second, 31*time.Second)
+		r.WantElapsed(30*time.Second, 31*time.Second)
 	})
 	refuse := tpm
 	refuse.Oversize = bucket.OversizeRefuse
@@ -579,8 +575,8 @@ func TestFieldReport_I1_LargerThanTheBucket(t *testing.T) {
 		if !errors.As(err, &over) || over.Cost != 1500 || over.Capacity != 1000 {
 			r.Fatalf("got %v", err)
 		}
-		r.wantHits(0)
-		r.wantElapsed(0, 1)
+		r.WantHits(0)
+		r.WantElapsed(0, 1)
 	})
 }
 
@@ -623,6 +619,6 @@ func TestFieldReport_I2_NothingSentGivesEverythingBack(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		r.wantHits(1)
+		r.WantHits(1)
 	})
 }

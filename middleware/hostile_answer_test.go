@@ -35,7 +35,7 @@ func TestEveryAnswerIsJudgedForItself(t *testing.T) {
 	virtual(t, scripted(refusal("1"), refusal("30"), ok200()), func(r rig) {
 		c := r.chain(middleware.Ladder(policy(nil)), again, lazyPace(bucket.Config{}))
 		r.wantServed(c, r.request("GET", nil))
-		r.wantElapsed(31*time.Second, 31*time.Second+1)
+		r.WantElapsed(31*time.Second, 31*time.Second+1)
 	})
 }
 
@@ -62,8 +62,8 @@ func TestAnAnswerInANewWrappingIsWaitedForOnce(t *testing.T) {
 				c := r.chain(stranger, middleware.Retry(middleware.RetryPolicy{}), stranger, middleware.Ladder(policy(nil)), stranger, lazyPace(bucket.Config{}), stranger)
 				body := text("abc")
 				r.wantServed(c, r.request("POST", body))
-				r.wantHits(2)
-				r.wantElapsed(10*time.Second, 11*time.Second)
+				r.WantHits(2)
+				r.WantElapsed(10*time.Second, 11*time.Second)
 				if body.closed != 1 {
 					r.Errorf("the body was closed %d times", body.closed)
 				}
@@ -74,7 +74,7 @@ func TestAnAnswerInANewWrappingIsWaitedForOnce(t *testing.T) {
 
 func TestASpentTokenWindowIsWaitedOutWhereNobodyCountsTokens(t *testing.T) {
 	virtual(t, metertest.Config{}, func(r rig) {
-		r.provider.Script(metertest.Reply(429, "{}",
+		r.Provider.Script(metertest.Reply(429, "{}",
 			"x-ratelimit-limit-tokens", "30000", "x-ratelimit-remaining-tokens", "0", "x-ratelimit-reset-tokens", "30s",
 			"x-ratelimit-limit-requests", "500", "x-ratelimit-remaining-requests", "499", "x-ratelimit-reset-requests", "120ms"), ok200())
 		c, _ := r.stack(middleware.Config{Ladder: policy(nil)})
@@ -83,7 +83,7 @@ func TestASpentTokenWindowIsWaitedOutWhereNobodyCountsTokens(t *testing.T) {
 			r.Fatal(err)
 		}
 		r.wantServed(c, req)
-		r.wantElapsed(30*time.Second, 31*time.Second)
+		r.WantElapsed(30*time.Second, 31*time.Second)
 	})
 }
 
@@ -92,7 +92,7 @@ func TestTheWaitBeginsWhenTheAnswerComes(t *testing.T) {
 	ways(t, policy(nil), func(t *testing.T, layers ...middleware.Middleware) {
 		virtual(t, scripted(trickle, ok200()), func(r rig) {
 			r.wantServed(r.chain(layers...), r.request("GET", nil))
-			r.wantElapsed(2*time.Second, 2*time.Second+1)
+			r.WantElapsed(2*time.Second, 2*time.Second+1)
 		})
 		virtual(t, scripted(trickle, ok200()), func(r rig) { // what the drain takes does not pass the deadline
 			ctx, cancel := context.WithTimeout(r.Context(), 2300*time.Millisecond)
@@ -105,7 +105,7 @@ func TestTheWaitBeginsWhenTheAnswerComes(t *testing.T) {
 func TestTheLastAnswerIsHandedBackByteForByte(t *testing.T) {
 	virtual(t, metertest.Config{}, func(r rig) {
 		big := strings.Repeat("0123456789", 30_000)
-		r.provider.Script(times(-1, metertest.Reply(429, big, "Retry-After", "1")))
+		r.Provider.Script(times(-1, metertest.Reply(429, big, "Retry-After", "1")))
 		c, s := r.stack(middleware.Config{Ladder: policy(nil), Bucket: bucket.Config{MaxInFlight: 1}})
 		req, err := newRequest(r, "https://api.openai.com/v1/chat/completions")
 		if err != nil {
@@ -114,7 +114,7 @@ func TestTheLastAnswerIsHandedBackByteForByte(t *testing.T) {
 		if status, body, err := r.do(c, req); status != 429 || body != big || err != nil {
 			r.Errorf("got %d, %d bytes, %v", status, len(body), err)
 		}
-		r.wantHits(6)
+		r.WantHits(6)
 		r.wantNoSlotTaken(s)
 	})
 }

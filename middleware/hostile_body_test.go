@@ -248,7 +248,7 @@ func TestACancelEndsACallWhoseBodyBlocks(t *testing.T) {
 		if _, _, err := r.do(c, r.request("POST", body).WithContext(ctx)); !errors.Is(err, context.DeadlineExceeded) {
 			r.Errorf("got %v", err)
 		}
-		r.wantElapsed(time.Second, time.Second+1)
+		r.WantElapsed(time.Second, time.Second+1)
 		synctest.Wait()
 		if n := body.closed.Load(); n != 1 {
 			r.Errorf("the source was closed %d times", n)

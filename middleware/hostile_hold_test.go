@@ -28,7 +28,7 @@ func TestJitterDoesNotPushAHintOverTheCeiling(t *testing.T) {
 	ways(t, p, func(t *testing.T, layers ...middleware.Middleware) {
 		virtual(t, scripted(refusal("60"), ok200()), func(r rig) {
 			r.wantServed(r.chain(layers...), r.request("GET", nil))
-			r.wantElapsed(60*time.Second, 61*time.Second)
+			r.WantElapsed(60*time.Second, 61*time.Second)
 		})
 	})
 }
@@ -44,10 +44,10 @@ func TestStopRefusesNewCallsWhileTheHoldIsTooLong(t *testing.T) {
 		if !errors.As(err, &wait) || wait.Wait != 600*time.Second {
 			r.Errorf("got %v", err)
 		}
-		r.wantElapsed(0, 1)
+		r.WantElapsed(0, 1)
 		time.Sleep(550 * time.Second) // 50 s are left: those are borne
 		r.wantServed(c, r.request("GET", nil))
-		r.wantElapsed(600*time.Second, 601*time.Second)
+		r.WantElapsed(600*time.Second, 601*time.Second)
 	})
 }
 
@@ -57,7 +57,7 @@ func TestStopGoesByTheHoldThatTheLimiterHas(t *testing.T) {
 		r.get(c)
 		s.Limiter().(*bucket.Local).Lift(apiKey)
 		r.wantServed(c, r.request("GET", nil))
-		r.wantElapsed(0, 1)
+		r.WantElapsed(0, 1)
 	})
 	virtual(t, metertest.Config{}, func(r rig) { // held by hand
 		c, s := r.stack(middleware.Config{Ladder: stopping()})
@@ -67,14 +67,14 @@ func TestStopGoesByTheHoldThatTheLimiterHas(t *testing.T) {
 		if !errors.As(err, &wait) {
 			r.Errorf("got %v", err)
 		}
-		r.wantElapsed(0, 1)
-		r.wantHits(0)
+		r.WantElapsed(0, 1)
+		r.WantHits(0)
 	})
 }
 
 func TestNobodyIsSentWhileTheKeyIsHeld(t *testing.T) {
 	virtual(t, metertest.Config{}, func(r rig) {
-		r.provider.Script(times(5, refusal("7")), times(-1, ok200()))
+		r.Provider.Script(times(5, refusal("7")), times(-1, ok200()))
 		c, _ := r.stack(middleware.Config{})
 		var calls sync.WaitGroup
 		for i := range 40 {
@@ -85,15 +85,15 @@ func TestNobodyIsSentWhileTheKeyIsHeld(t *testing.T) {
 		}
 		calls.Wait()
 		var until time.Time
-		for _, e := range r.provider.Ledger() {
+		for _, e := range r.Provider.Ledger() {
 			if e.At.Before(until) {
-				r.Errorf("sent at %v, held to %v", e.At.Sub(r.start), until.Sub(r.start))
+				r.Errorf("sent at %v, held to %v", e.At.Sub(r.Start), until.Sub(r.Start))
 			}
 			if e.Status == 429 {
 				until = e.At.Add(7 * time.Second)
 			}
 		}
-		r.wantHits(45)
+		r.WantHits(45)
 	})
 }
 
@@ -104,7 +104,7 @@ func TestPaceAloneHoldsTheKeyForTheNextCall(t *testing.T) {
 			r.Fatalf("got %d, %v", status, err)
 		}
 		r.wantServed(c, r.request("GET", nil))
-		r.wantElapsed(10*time.Second, 11*time.Second)
+		r.WantElapsed(10*time.Second, 11*time.Second)
 	})
 }
 
@@ -120,8 +120,8 @@ func TestClientTimeoutMeetsAHoldAtOnce(t *testing.T) {
 		if !errors.As(err, &wait) || !errors.Is(err, context.DeadlineExceeded) {
 			r.Errorf("got %v", err)
 		}
-		r.wantElapsed(0, 1)
-		r.wantHits(1)
+		r.WantElapsed(0, 1)
+		r.WantHits(1)
 	})
 }
 
@@ -135,7 +135,7 @@ func TestTheLadderWaitsWhereTheLimiterHoldsNothing(t *testing.T) {
 		zero := limiterFunc(func() (bucket.Grant, error) { return bucket.Grant{}, nil })
 		c, _ := r.stack(middleware.Config{Limiter: zero, Ladder: policy(nil)})
 		r.wantServed(c, r.request("GET", nil))
-		r.wantElapsed(10*time.Second, 10*time.Second+1)
+		r.WantElapsed(10*time.Second, 10*time.Second+1)
 	})
 }
 
@@ -160,8 +160,8 @@ func TestWhatFailsBeforeTheSendIsNoFaultOfTheServers(t *testing.T) {
 				if !errors.Is(err, boom) || !middleware.Handled(nil, err) || asked != 1 {
 					r.Errorf("asked %d times, got %v", asked, err)
 				}
-				r.wantElapsed(0, 1)
-				r.wantHits(0)
+				r.WantElapsed(0, 1)
+				r.WantHits(0)
 				if body.closed != 1 {
 					r.Errorf("the body was closed %d times", body.closed)
 				}

@@ -53,8 +53,8 @@ func TestAPanicOfTheObserverSurfacesWhateverItIsToldOf(t *testing.T) {
 				if !seen && kind != middleware.Overdue { // nothing is overdue here
 					r.Error("nothing of this kind was told")
 				}
-				if body.closed != 1 || r.provider.OpenBodies() != 0 {
-					r.Errorf("the body was closed %d times, %d answers are open", body.closed, r.provider.OpenBodies())
+				if body.closed != 1 || r.Provider.OpenBodies() != 0 {
+					r.Errorf("the body was closed %d times, %d answers are open", body.closed, r.Provider.OpenBodies())
 				}
 				r.wantNoSlotTaken(s)
 			})
@@ -103,7 +103,7 @@ func TestAPanicOfAProviderIsThatRequestsErrorAndLeaksNothing(t *testing.T) {
 		if _, _, err := r.get(c); !errors.Is(err, errBoom) {
 			r.Errorf("got %v", err)
 		}
-		if n := r.provider.OpenBodies(); n != 0 {
+		if n := r.Provider.OpenBodies(); n != 0 {
 			r.Errorf("%d answers open", n)
 		}
 		r.wantNoSlotTaken(s)
@@ -116,7 +116,7 @@ func TestAPanicOfARewriteIsHandled(t *testing.T) {
 		if _, _, err := r.get(c); !errors.Is(err, errBoom) || !middleware.Handled(nil, err) {
 			r.Errorf("got %v", err)
 		}
-		r.wantHits(0)
+		r.WantHits(0)
 	})
 }
 
@@ -178,11 +178,11 @@ func TestAHookMayReadABodyThatGetBodyOnlyRewinds(t *testing.T) {
 			return io.NopCloser(body), err
 		}
 		r.wantServed(c, req)
-		for _, e := range r.provider.Ledger() {
+		for _, e := range r.Provider.Ledger() {
 			if e.BodyLen != int64(len("payload")) {
 				r.Errorf("a send had %d bytes", e.BodyLen)
 			}
 		}
-		r.wantHits(2)
+		r.WantHits(2)
 	})
 }

@@ -23,9 +23,9 @@ func TestAStackWrappedTwiceTakesItsBudgetOnce(t *testing.T) {
 				if err != nil {
 					r.Fatal(err)
 				}
-				client := &http.Client{Transport: s.Transport(s.Transport(r.provider.Transport()))}
+				client := &http.Client{Transport: s.Transport(s.Transport(r.Provider.Transport()))}
 				r.wantServed(client, r.request("GET", nil))
-				r.wantElapsed(time.Second, time.Second+1)
+				r.WantElapsed(time.Second, time.Second+1)
 				if k := s.Stats().Keys[0]; k.Sends != 2 {
 					r.Errorf("two sends are counted as %d", k.Sends)
 				}
@@ -45,8 +45,8 @@ func TestAStackWrappedTwiceRoutesOnce(t *testing.T) {
 			r.Fatal(err)
 		}
 		body := text("{}")
-		r.wantServed(&http.Client{Transport: s.Transport(s.Transport(r.provider.Transport()))}, r.request("PUT", body))
-		if e := r.provider.Ledger(); len(e) != 2 || e[1].Path != "/prefix/v1/things" {
+		r.wantServed(&http.Client{Transport: s.Transport(s.Transport(r.Provider.Transport()))}, r.request("PUT", body))
+		if e := r.Provider.Ledger(); len(e) != 2 || e[1].Path != "/prefix/v1/things" {
 			r.Errorf("%+v", e)
 		}
 		if body.closed != 1 {
@@ -80,7 +80,7 @@ func TestARequestMadeForAnotherOneIsACallOfItsOwn(t *testing.T) {
 			return reply(req, 200, "ok"), nil
 		})
 		r.wantServed(c, r.request("GET", nil))
-		r.wantElapsed(time.Second, 2*time.Second)
+		r.WantElapsed(time.Second, 2*time.Second)
 		if keys := inner.Stats().Keys; len(keys) != 1 || keys[0].Key != "http://auth.example.com:80" {
 			r.Errorf("charged to %+v", keys)
 		}
@@ -121,7 +121,7 @@ func TestARequestWithoutAURLIsAnError(t *testing.T) {
 		if body.closed != 1 {
 			r.Errorf("the body was closed %d times", body.closed)
 		}
-		r.wantHits(0)
+		r.WantHits(0)
 	})
 }
 

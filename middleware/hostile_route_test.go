@@ -49,8 +49,8 @@ func TestACallWhoseLastGateOpensWhileItWaitsIsGivenUp(t *testing.T) {
 					r.Errorf("rerouted %d times", rerouted)
 				}
 				last := time.Duration(1+len(backups)) * time.Second
-				r.wantElapsed(last, last+1)
-				r.wantHits(0)
+				r.WantElapsed(last, last+1)
+				r.WantHits(0)
 			})
 		})
 	}
@@ -81,7 +81,7 @@ func TestANearDeadlineMeansTheBackupNow(t *testing.T) {
 		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()
 		r.wantServed(c, r.request("GET", nil).WithContext(ctx))
-		r.wantElapsed(0, 1)
+		r.WantElapsed(0, 1)
 	})
 }
 
@@ -209,7 +209,7 @@ func TestACancelAtAnyMomentLeavesNothingBehind(t *testing.T) {
 			for range 5 {
 				<-done
 			}
-			if n := r.provider.OpenBodies(); n != 0 {
+			if n := r.Provider.OpenBodies(); n != 0 {
 				r.Errorf("step %d: %d answers open", step, n)
 			}
 			r.wantNoSlotTaken(s)
@@ -231,7 +231,7 @@ func TestAnEnormousHintDoesNotHoldUpTheProbes(t *testing.T) {
 		const rested = 24*time.Hour + time.Minute // past the longest rest of a gate
 		time.Sleep(rested)
 		r.wantServed(c, r.request("GET", nil))
-		r.wantElapsed(rested, rested+time.Second)
+		r.WantElapsed(rested, rested+time.Second)
 		r.wantAt(primaryHost, 2)
 	})
 }
@@ -243,7 +243,7 @@ func TestALongHintHoldsNobodyForLongerThanTheLadderWaits(t *testing.T) {
 		c, _ := r.routed(escalate.Config{Backups: []escalate.Route{backup()}, Settings: patient}, policy(nil))
 		r.wantServed(c, r.request("GET", nil))
 		r.wantServed(c, r.request("GET", nil))
-		r.wantElapsed(0, 61*time.Second)
+		r.WantElapsed(0, 61*time.Second)
 	})
 }
 

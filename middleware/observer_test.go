@@ -108,7 +108,7 @@ func TestAPanickingHookIsThatRequestsErrorAndLeaksNothing(t *testing.T) {
 				if body.closed != 1 {
 					r.Errorf("the body was closed %d times", body.closed)
 				}
-				if n := r.provider.OpenBodies(); n != 0 {
+				if n := r.Provider.OpenBodies(); n != 0 {
 					r.Errorf("%d answers open", n)
 				}
 				for _, k := range s.Stats().Keys {
@@ -127,8 +127,8 @@ func TestAPanickingHookIsThatRequestsErrorAndLeaksNothing(t *testing.T) {
 			if _, _, err := r.do(c, r.request("POST", body)); !errors.Is(err, boom) {
 				r.Fatalf("got %v", err)
 			}
-			if body.closed != 1 || r.provider.Hits() != 0 {
-				r.Errorf("closed %d times, sent %d times", body.closed, r.provider.Hits())
+			if body.closed != 1 || r.Provider.Hits() != 0 {
+				r.Errorf("closed %d times, sent %d times", body.closed, r.Provider.Hits())
 			}
 			if st := s.Stats().Routes[0]; st.State != "closed" || st.Counts.TotalFailures != 0 {
 				r.Errorf("%+v", st)
@@ -172,7 +172,7 @@ func TestSlogObserverSaysNothingAtInfoWhileAllIsWell(t *testing.T) {
 		if out.Len() > 0 {
 			r.Fatalf("a healthy client logged %s", out.String())
 		}
-		r.provider.Script(refusal("2"))
+		r.Provider.Script(refusal("2"))
 		r.wantServed(c, r.request("GET", nil))
 		want := `level=WARN msg=refused key=http://api.example.com:80 attempt=1 wait=2s status=429 class=rate_limited
 level=WARN msg=held key=http://api.example.com:80 attempt=1 wait=2s

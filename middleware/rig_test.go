@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/meteredhttp/meteredhttp/bucket"
+	"github.com/meteredhttp/meteredhttp/internal/testrig"
 	"github.com/meteredhttp/meteredhttp/middleware"
 	"github.com/meteredhttp/meteredhttp/middleware/metertest"
 	"github.com/meteredhttp/meteredhttp/retryafter"
@@ -16,21 +16,22 @@ import (
 
 // The rig of these tests: a scripted or metered provider in memory, layers of
 // ours over it, and a clock that the test owns.
-type rig struct {
-	*testing.T
-	provider *metertest.Provider
-	start    time.Time
-}
+type rig struct{ testrig.Rig }
 
-const apiURL = "http://api.example.com/v1/things"
+const apiURL = testrig.URL
+
+// Short names for what the scripts of these tests are full of.
+var (
+	ok200 = testrig.Served
+	times = testrig.Times
+)
+
+type roundTripper = testrig.RoundTripper
 
 // virtual runs f in a bubble, against a provider of this configuration.
 func virtual(t *testing.T, c metertest.Config, f func(r rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		f(rig{t, metertest.New(c), time.Now()})
-		synctest.Wait()
-	})
+	testrig.Run(t, c, func(r testrig.Rig) { f(rig{r}) })
 }
 
 // scripted is a provider that gives these answers in order.
@@ -38,19 +39,16 @@ func scripted(answers ...metertest.Answer) metertest.Config {
 	return metertest.Config{Script: answers}
 }
 
-func (r rig) elapsed() time.Duration { return time.Since(r.start) }
+func (r rig) elapsed() time.Duration { return time.Since(r.Start) }
 
 func (r rig) chain(layers ...middleware.Middleware) *http.Client {
-	return &http.Client{Transport: middleware.Chain(r.provider.Transport(), layers...)}
+	return &http.Client{Transport: middleware.Chain(r.Provider.Transport(), layers...)}
 }
 
 func (r rig) stack(c middleware.Config) (*http.Client, *middleware.Stack) {
 	r.Helper()
-	s, err := middleware.New(c)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return &http.Client{Transport: s.Transport(r.provider.Transport())}, s
+	s := testrig.Stack(r, c)
+	return &http.Client{Transport: s.Transport(r.Provider.Transport())}, s
 }
 
 // ways are the two ways to wait: the ladder by itself, and with Pace below.
@@ -114,30 +112,8 @@ func (r rig) wantServed(c *http.Client, req *http.Request) {
 	}
 }
 
-func (r rig) wantHits(n int) {
-	r.Helper()
-	if got := r.provider.Hits(); got != n {
-		r.Fatalf("the provider saw %d requests, want %d", got, n)
-	}
-}
-
-// wantElapsed checks the virtual time since the start: from lo, to less than hi.
-func (r rig) wantElapsed(lo, hi time.Duration) {
-	r.Helper()
-	if d := r.elapsed(); d < lo || d >= hi {
-		r.Fatalf("took %v, want [%v, %v)", d, lo, hi)
-	}
-}
-
-func ok200() metertest.Answer { return metertest.Reply(200, "ok") }
-
 func refusal(retryAfter string) metertest.Answer {
 	return metertest.Reply(429, "x", "Retry-After", retryAfter)
-}
-
-func times(n int, a metertest.Answer) metertest.Answer {
-	a.Times = n
-	return a
 }
 
 // opaque is a body that http.NewRequest knows no GetBody for.

@@ -16,7 +16,7 @@ func TestStatsCountSendsRefusalsAndWaits(t *testing.T) {
 	virtual(t, metertest.Config{}, func(r rig) {
 		c, s := r.stack(middleware.Config{Ladder: policy(nil), Bucket: bucket.Config{Headroom: 1, Limits: []bucket.Limit{
 			{Unit: bucket.Requests, Amount: 10, Per: time.Second}}}})
-		r.provider.Script(refusal("1"), metertest.Reply(529, "", "Retry-After", "1"))
+		r.Provider.Script(refusal("1"), metertest.Reply(529, "", "Retry-After", "1"))
 		for range 98 {
 			r.wantServed(c, r.request("GET", nil))
 		}

@@ -42,7 +42,7 @@ func TestATurnIsBoundedWhateverTheServersDo(t *testing.T) {
 
 		var problems []string
 		virtual(t, metertest.Config{}, func(r rig) {
-			r.provider.Script(script...)
+			r.Provider.Script(script...)
 			c := middleware.Config{Ladder: ladder, Retry: retry}
 			if backups > 0 {
 				routes := escalate.Config{Backups: []escalate.Route{backup(), {Name: "third", Header: http.Header{"X-Route": {"3"}}}}[:backups]}
@@ -67,11 +67,11 @@ func TestATurnIsBoundedWhateverTheServersDo(t *testing.T) {
 				io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
 			}
-			if max := 1 + backups + ladder.MaxRetries + max(0, retry.MaxRetries) + zeroMeans(retry.MaxRetries, 3); r.provider.Hits() > max {
+			if max := 1 + backups + ladder.MaxRetries + max(0, retry.MaxRetries) + zeroMeans(retry.MaxRetries, 3); r.Provider.Hits() > max {
 				problems = append(problems, "too many sends")
 			}
-			if kind == "huge" && r.provider.Hits() > 1 {
-				for _, e := range r.provider.Ledger() {
+			if kind == "huge" && r.Provider.Hits() > 1 {
+				for _, e := range r.Provider.Ledger() {
 					if e.BodyLen != 0 && e.BodyLen != 2*middleware.ReplayLimit {
 						problems = append(problems, "a part of a body was sent")
 					}
@@ -80,7 +80,7 @@ func TestATurnIsBoundedWhateverTheServersDo(t *testing.T) {
 			if body != nil && body.closed != 1 {
 				problems = append(problems, "the body was not closed exactly once")
 			}
-			if r.provider.OpenBodies() != 0 {
+			if r.Provider.OpenBodies() != 0 {
 				problems = append(problems, "an answer stays open")
 			}
 			for _, k := range stack.Stats().Keys {
@@ -112,8 +112,8 @@ func TestRetryObeysAHintWithinItsCap(t *testing.T) {
 	for hint, want := range map[string]time.Duration{"7": 7 * time.Second, "3600": 10 * time.Second} {
 		virtual(t, scripted(metertest.Reply(500, "", "Retry-After", hint), ok200()), func(r rig) {
 			r.wantServed(r.chain(middleware.Retry(middleware.RetryPolicy{})), r.request("GET", nil))
-			r.wantHits(2)
-			r.wantElapsed(want, want+time.Second+1)
+			r.WantHits(2)
+			r.WantElapsed(want, want+time.Second+1)
 		})
 	}
 }
@@ -158,7 +158,7 @@ func TestAHedgeBetweenOurLayersIsSafe(t *testing.T) {
 			wg.Go(func() { r.do(c, r.request("POST", strings.NewReader("{}"))) })
 		}
 		wg.Wait()
-		if n := r.provider.OpenBodies(); n != 0 {
+		if n := r.Provider.OpenBodies(); n != 0 {
 			r.Errorf("%d answers open", n)
 		}
 	})
@@ -177,9 +177,9 @@ func TestAFinishedTurnIsNotJoined(t *testing.T) {
 		}
 		c := r.chain(middleware.Ladder(two), spy)
 		r.get(c)
-		r.wantHits(3)
+		r.WantHits(3)
 		r.do(c, r.request("GET", nil).WithContext(inner.Context()))
-		r.wantHits(6)
+		r.WantHits(6)
 	})
 }
 
@@ -189,7 +189,7 @@ func TestTheAnswersRequestIsTheCallers(t *testing.T) {
 	virtual(t, metertest.Config{}, func(r rig) {
 		_, s := r.stack(middleware.Config{})
 		req := r.request("GET", nil)
-		resp, err := s.Transport(r.provider.Transport()).RoundTrip(req)
+		resp, err := s.Transport(r.Provider.Transport()).RoundTrip(req)
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestAResendRefusedLocallyKeepsTheRefusal(t *testing.T) {
 		if !errors.As(err, &refused) || !errors.As(err, &wait) || refused.Status != 429 || string(refused.Body) != "x" {
 			r.Fatalf("got %v", err)
 		}
-		r.wantHits(1)
+		r.WantHits(1)
 	})
 }
 
@@ -232,11 +232,11 @@ func TestAHostsLoopWithinATurnSpendsOneBudget(t *testing.T) {
 				r.Error("a refusal is not handled")
 			}
 		}
-		r.wantHits(3 + 3) // three by the ladder; each later attempt of the host is one send, unwaited
+		r.WantHits(3 + 3) // three by the ladder; each later attempt of the host is one send, unwaited
 		end()
 		end()
 		r.do(c, r.request("GET", nil).WithContext(ctx))
-		r.wantHits(6 + 3)
+		r.WantHits(6 + 3)
 	})
 	virtual(t, scripted(times(-1, metertest.Answer{Fault: metertest.ResetAfter})), func(r rig) {
 		c, s := r.stack(middleware.Config{Retry: middleware.RetryPolicy{MaxRetries: 2}, Router: r.router(escalate.Config{})})
@@ -247,7 +247,7 @@ func TestAHostsLoopWithinATurnSpendsOneBudget(t *testing.T) {
 				r.Error("a reset is handled")
 			}
 		}
-		r.wantHits(3 + 3)
+		r.WantHits(3 + 3)
 	})
 }
 
@@ -278,7 +278,7 @@ func TestResendableGoesByWhatReachedAServer(t *testing.T) {
 				if c.key {
 					req.Header.Set("Idempotency-Key", "k")
 				}
-				rt := s.Transport(r.provider.Transport())
+				rt := s.Transport(r.Provider.Transport())
 				_, err := rt.RoundTrip(req)
 				if err == nil {
 					r.Fatal("no fault")
