@@ -134,7 +134,7 @@ func (p *pacer) ready(a *account, now int64, cost Cost) int64 {
 		if p.mode == drawing {
 			at = max(at, e.ready(now, span, p.luck))
 		} else if e.period == p.period && e.debt > e.period-span && e.debt > 0 {
-			if p.boundary-now <= restful {
+			if p.stated && p.boundary-now <= restful {
 				a.hold.extend(now, p.boundary) // patience stands still until then
 			}
 			at = max(at, p.boundary)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/meteredhttp/meteredhttp/retryafter"
 )
@@ -93,6 +94,8 @@ func baseURL(s string) (*url.URL, error) {
 		return nil, fmt.Errorf("%q does not begin with http:// or https://", s)
 	case u.Hostname() == "":
 		return nil, fmt.Errorf("%q names no host", s)
+	case !utf8.ValidString(u.Host) || strings.ContainsFunc(u.Host, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return nil, fmt.Errorf("%q names a host that cannot be", s)
 	case u.User != nil:
 		return nil, errors.New("credentials come from the callers, not from the URL")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
