@@ -234,36 +234,3 @@ func (p *pacer) least(a *account, now int64) int64 {
 	}
 	return p.refusalTime() / max(crowd, many/crowdShare, taken/takenShare)
 }
-
-// turn goes over to the next window when the last one has ended. What was sent while it may have ended
-// may have counted in the new one.
-func (p *pacer) turn(a *account, now int64) {
-	if !p.marked && now >= p.boundary-p.blur {
-		p.marked = true
-		p.mark()
-	}
-	if now < p.boundary {
-		return
-	}
-	p.marked = false
-	p.gap, p.halved = p.alone(), now
-	for i := range p.estimates {
-		if e, m := &p.estimates[i], &a.meters[i]; e.period == p.period {
-			e.debt = max(e.debt-e.base, 0)
-			if p.stated {
-				m.renew(now, e.debt)
-			}
-		}
-	}
-	p.boundary = nextOnGrid(p.boundary, p.period, now+1)
-	if now >= p.boundary-p.blur {
-		p.turn(a, now)
-	}
-}
-
-// mark notes what was taken before a boundary that may have been passed.
-func (p *pacer) mark() {
-	for i := range p.estimates {
-		p.estimates[i].base = p.estimates[i].debt
-	}
-}

@@ -8,10 +8,6 @@ const unhinted = time.Duration(-1)
 // soon is how near two refusals are that no mistaken burst explains: then the rate is too high.
 const soon = int64(10 * time.Second)
 
-// wholeShare is the part of a limit by which one may be wrong about all of it: calls arrive in another
-// order than they leave in.
-const wholeShare = 64
-
 // fewer is how many calls are between two refusals, where calls are rare, that are as near as that.
 const fewer = 100
 
@@ -145,153 +141,9 @@ func (p *pacer) depth(a *account, now int64, c *call) {
 	}
 }
 
-// explain finds the period of the limits that c was refused by, and whether they are windows. The shortest
-// period that a hint can come from is the one: a bucket asks to wait for no longer than the call takes to be
-// refilled, at half of the published rate even, a window for no longer than it is. A window that is nearly over
-// asks for no longer than a bucket, but then all of a limit was taken in one period of it.
-func (p *pacer) explain(a *account, now int64, c *call, hint int64) (period int64, window bool) {
-	if p.mode == counting && hint >= 0 {
-		if off := (later(now, hint) - p.boundary) % p.period; min(abs(off), p.period-abs(off)) <= grain+grain/2 {
-			return p.period, true
-		}
-	}
-	for i := range p.estimates {
-		e, m := &p.estimates[i], &a.meters[i]
-		if hint > 0 && (m.anchored(now, later(now, hint)) && m.log.used >= m.log.amount || p.mode == opening && e.whole(m, now-p.first, c)) {
-			return e.period, true
-		}
-	}
-	for period = p.longer(0); period > 0; period = p.longer(period + 1) {
-		switch {
-		case hint <= 2*p.need(a, c, period):
-			return period, false
-		case hint <= period+grain:
-			return period, true
-		}
-	}
-	return 0, false
-}
-
-// longer is the shortest period of a limit that is no shorter than least; 0 if there is none.
-func (p *pacer) longer(least int64) int64 {
-	shortest := int64(0)
-	for i := range p.estimates {
-		if e := &p.estimates[i]; e.period >= least && (shortest == 0 || e.period < shortest) {
-			shortest = e.period
-		}
-	}
-	return shortest
-}
-
-// need is the longest time for which a bucket of that period at the published rate asks to wait for c.
-func (p *pacer) need(a *account, c *call, period int64) int64 {
-	need := grain
-	for i := range p.estimates {
-		if m := &a.meters[i]; p.estimates[i].period == period {
-			need = max(need, roundUp(m.span(m.share(c.cost))))
-		}
-	}
-	return need
-}
-
-// whole reports whether all that was taken since the key's first call comes to a limit, without what a
-// bucket would have refilled.
-func (e *estimate) whole(m *meter, since int64, c *call) bool {
-	own, over := m.span(m.share(c.cost)), m.wholeSpan(m.share(c.charged))-e.period
-	full := e.base+own > e.brim-e.brim/wholeShare // a bucket as large would have refused it as well
-	return since < e.period && over > 0 && over-own <= e.period/wholeShare && !full
-}
-
-// Where nobody says how long to wait, a window shows itself by a drought: nothing is served for longer than
-// any bucket takes to refill a call, and then all of a sudden something is. It is not stated: the limits, which
-// a stated window's start fills again, stay as they are.
-
-// drain notes that c was refused, and whether that told how long to wait.
-func (p *pacer) drain(c *call, told bool) {
-	switch {
-	case told:
-		p.dry = dawn
-	case p.dry == dawn:
-		p.dry, p.dried = c.left, c.left
-	default:
-		p.dried = c.left
-	}
-}
-
-// flood learns from c, which is the first that is served after refusals.
-func (p *pacer) flood(a *account, now int64, c *call) {
-	dry := p.dry
-	p.vain, p.dry = 0, dawn
-	if dry == dawn {
-		return
-	}
-	period := p.longer(c.left - dry)
-	if period == 0 || p.dried-dry <= 2*p.need(a, c, period) {
-		p.uncount() // that was no window
-		return
-	}
-	p.mode, p.period, p.boundary, p.blur = counting, period, later(c.left, period), max(c.left-p.dried, grain)
-	p.stated, p.marked, p.gap, p.halved, p.blamed = false, false, p.alone(), now, nobody
-	began := a.calls.after(c).plus(c.cost)
-	for i := range p.estimates {
-		e, m := &p.estimates[i], &a.meters[i]
-		if e.period == period {
-			e.wall, e.learned = 0, million // what the drought has taught was wrong
-			e.debt = m.wholeSpan(m.share(began))
-		}
-	}
-}
-
 func roundUp(span int64) int64 { return (span + grain - 1) / grain * grain }
 
-// nextOnGrid is the first of at, at+period, ... that is not before from.
-func nextOnGrid(at, period, from int64) int64 {
-	if at >= from {
-		return at
-	}
-	return later(at, satMul((from-at+period-1)/period, period))
-}
-
 func abs(x int64) int64 { return max(x, -x) }
-
-// count goes over to windows of that period, of which one ends when the server's hint is over.
-func (p *pacer) count(now, hint, period int64) {
-	end := later(now, hint)
-	again := p.mode == counting && p.period == period
-	if again {
-		// The grid stands; a hint is rounded up, so that the sooner one is nearer to the truth.
-		end = min(nextOnGrid(p.boundary, period, end-period/2), end)
-	}
-	p.mode, p.period, p.boundary, p.blur = counting, period, end, grain
-	p.stated, p.marked, p.blamed = true, false, nobody
-	fullest := nobody // of what a window has been seen to hold
-	for i := range p.estimates {
-		e := &p.estimates[i]
-		e.wall = 0
-		if e.period != period {
-			continue
-		}
-		if again && (fullest == nobody || e.base > p.estimates[fullest].base) {
-			fullest = i
-		}
-		e.debt = max(e.debt, e.period) // nothing more is to be had of it
-	}
-	if fullest != nobody {
-		p.estimates[fullest].wall = p.estimates[fullest].base
-	}
-	p.mark()
-}
-
-// uncount goes over to a bucket.
-func (p *pacer) uncount() {
-	if p.mode == counting {
-		for i := range p.estimates {
-			e := &p.estimates[i]
-			e.debt = min(e.debt, e.brim) // what windows count is not refilled
-		}
-	}
-	p.mode = drawing
-}
 
 // draw goes over to a bucket, and learns what one of that period holds or how fast it refills.
 func (p *pacer) draw(a *account, now int64, c *call, hint time.Duration, period int64) {
@@ -371,17 +223,6 @@ func (p *pacer) blame(a *account, now int64, c *call, hint time.Duration, period
 		}
 	}
 	return least
-}
-
-// renew makes the limit whole again at the start of a window of the server's, less debt: what an
-// answer's headers would say there.
-func (m *meter) renew(now, debt int64) {
-	m.catchUp(now)
-	if m.log != nil {
-		m.log.relieve(m.log.used)
-		return
-	}
-	m.cell.level = max(m.cell.level, m.cell.brim-satMul(debt/m.cell.step, m.cell.num))
 }
 
 // held notes the hold that a refusal brought. A server that says how long to wait has said when it

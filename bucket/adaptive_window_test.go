@@ -90,3 +90,22 @@ func TestAPenaltyTeachesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A refusal that does not say how long to wait does not make a bucket of windows that were stated.
+//
+// Proved able to fail: let flood uncount them.
+func TestStatedWindowsStand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, adaptive(bucket.PerMinute(bucket.Requests, 60)))
+		g := taking(local, 1, 0)[0]
+		g.RefusedHinted(40*time.Second, 40*time.Second)
+		time.Sleep(41 * time.Second)
+		serveAll(taking(local, 1, 0))
+		taking(local, 1, time.Second)[0].Refused(time.Second)
+		time.Sleep(time.Second)
+		serveAll(taking(local, 1, time.Second))
+		if k := local.Learned()[theKey]; k.Metering != bucket.Windows || k.Guessed {
+			t.Errorf("learned %+v", k)
+		}
+	})
+}
