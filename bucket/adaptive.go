@@ -133,7 +133,7 @@ func (p *pacer) ready(a *account, now int64, cost Cost) int64 {
 		span := m.span(m.share(cost))
 		if p.mode == drawing {
 			at = max(at, e.ready(now, span, p.luck))
-		} else if e.period == p.period && e.debt > e.period-span && e.debt > 0 {
+		} else if e.period == p.period && e.spent(e.debt, span) {
 			if p.stated && p.boundary-now <= restful {
 				a.hold.extend(now, p.boundary) // patience stands still until then
 			}

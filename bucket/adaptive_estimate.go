@@ -119,6 +119,9 @@ func (e *estimate) tire(own int64) {
 	e.burst, e.tried, e.rest = min(max(e.tried, e.base), e.burst), 0, 0
 }
 
+// spent reports whether a window of which debt was taken has nothing left for span.
+func (e *estimate) spent(debt, span int64) bool { return debt > e.period-span && debt > 0 }
+
 // shrink notes at a refusal that the bucket holds less than was thought.
 func (e *estimate) shrink(now, burst int64) {
 	e.burst, e.rest = min(burst, e.burst), 0
@@ -196,7 +199,7 @@ func (m *meter) wholeSpan(amount int64) int64 {
 	if m.log != nil {
 		return mulDiv(amount, m.log.per, m.log.amount)
 	}
-	return satMul(mulDiv(amount, m.cell.den, m.cell.num), m.cell.step)
+	return min(satMul(mulDiv(amount, m.cell.den, m.cell.num), m.cell.step), never)
 }
 
 // owing is what is taken and not refilled, as the limit has it.

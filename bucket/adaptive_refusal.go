@@ -104,7 +104,7 @@ func (p *pacer) estimate(a *account, now int64) {
 			break // and all that follow
 		}
 		m.catchUp(now)
-		e := estimate{period: max(int64(m.limit.Per), grain), brim: m.span(m.capacity()), at: now, from: dawn, learned: million, since: now}
+		e := estimate{period: periodic(m.limit.Per), brim: m.span(m.capacity()), at: now, from: dawn, learned: million, since: now}
 		e.burst, e.debt = e.brim, m.owing(now)
 		if t := m.learnt; t != nil && t.holds > 0 {
 			e.burst = m.span(t.holds)
@@ -273,7 +273,7 @@ func (p *pacer) correct(a *account, c *call, final Cost) {
 // relearn begins the estimates again for other limits: what was learned was of the old ones.
 func (p *pacer) relearn(a *account, now int64) {
 	if p.estimates != nil {
-		p.mode = drawing
+		p.mode, p.blamed = drawing, nobody
 		p.estimate(a, now)
 	}
 }

@@ -1,15 +1,20 @@
 package bucket
 
+import "time"
+
 // wholeShare is the part of a limit by which one may be wrong about all of it: calls arrive in another
 // order than they leave in.
 const wholeShare = 64
+
+// periodic is a period that a server may count by: no shorter than a hint tells, and a span that can be added to.
+func periodic(per time.Duration) int64 { return min(max(int64(per), grain), never) }
 
 // explain finds the period of the limits that c was refused by, and whether they are windows. The shortest
 // period that a hint can come from is the one: a bucket asks to wait for no longer than the call takes to be
 // refilled, at half of the published rate even, a window for no longer than it is. A window that is nearly over
 // asks for no longer than a bucket, but then all of a limit was taken in one period of it.
 func (p *pacer) explain(a *account, now int64, c *call, hint int64) (period int64, window bool) {
-	if p.mode == counting && hint >= 0 {
+	if p.mode == counting && hint >= 0 && hint <= p.period+grain {
 		if off := (later(now, hint) - p.boundary) % p.period; min(abs(off), p.period-abs(off)) <= grain+grain/2 {
 			return p.period, true
 		}
@@ -50,7 +55,7 @@ func (p *pacer) need(a *account, c *call, period int64) int64 {
 			need = max(need, roundUp(m.span(m.share(c.cost))))
 		}
 	}
-	return need
+	return min(need, never/2) // twice as long is a span, too
 }
 
 // whole reports whether all that was taken since the key's first call comes to a limit, without what a
@@ -110,7 +115,6 @@ func (p *pacer) turn(a *account, now int64) {
 	if now < p.boundary {
 		return
 	}
-	p.marked = false
 	p.gap, p.halved = p.alone(), now
 	for i := range p.estimates {
 		if e, m := &p.estimates[i], &a.meters[i]; e.period == p.period {
@@ -121,8 +125,8 @@ func (p *pacer) turn(a *account, now int64) {
 		}
 	}
 	p.boundary = nextOnGrid(p.boundary, p.period, now+1)
-	if now >= p.boundary-p.blur {
-		p.turn(a, now)
+	if p.marked = now >= p.boundary-p.blur; p.marked {
+		p.mark()
 	}
 }
 
@@ -149,7 +153,7 @@ func nextOnGrid(at, period, from int64) int64 {
 	if at >= from {
 		return at
 	}
-	return later(at, satMul((from-at+period-1)/period, period))
+	return later(at, satMul((from-at-1)/period+1, period))
 }
 
 // Where nobody says how long to wait, a window shows itself by a drought: nothing is served for longer than
@@ -172,6 +176,10 @@ func (p *pacer) drain(c *call, told bool) {
 func (p *pacer) flood(a *account, now int64, c *call) {
 	dry := p.dry
 	p.vain, p.dry = 0, dawn
+	if p.mode == counting && p.early(a, c) {
+		p.relearn(a, now)
+		return
+	}
 	if dry == dawn || p.mode == counting && p.stated {
 		return
 	}
@@ -190,4 +198,20 @@ func (p *pacer) flood(a *account, now int64, c *call) {
 			e.debt = m.wholeSpan(m.share(began))
 		}
 	}
+}
+
+// early reports whether c was a probe of a window of which nothing more was to be had, and left too soon for the
+// next one. If it is served, what the server asked to wait for was something else.
+func (p *pacer) early(a *account, c *call) bool {
+	left := p.boundary - c.left
+	if left <= p.blur || left >= p.period {
+		return false
+	}
+	for i := range p.estimates {
+		e, m := &p.estimates[i], &a.meters[i]
+		if own := m.span(m.share(c.cost)); e.period == p.period && i < len(c.depths) && own > 0 && e.spent(c.depths[i]-own, own) {
+			return true
+		}
+	}
+	return false
 }

@@ -109,3 +109,39 @@ func TestStatedWindowsStand(t *testing.T) {
 		}
 	})
 }
+
+// A wait that is longer than a window is no window's end, though it ends where one does; and one that could be of
+// a day's window was something else when a probe is served before. The caller does not wait for as long as asked.
+//
+// Proved able to fail: let a hint of any length be on the grid; let early return false.
+func TestAPenaltyIsOverWhenCallsAreServed(t *testing.T) {
+	minute, day := bucket.PerMinute(bucket.Requests, 60), bucket.Limit{Unit: bucket.Requests, Amount: 10_000, Per: 24 * time.Hour}
+	for name, limits := range map[string][]bucket.Limit{"on the grid": {minute}, "within a day": {minute, day}} {
+		synctest.Test(t, func(t *testing.T) {
+			config := adaptive(limits...)
+			config.MaxWait = 0
+			local := newLocal(t, config)
+			take := func() bucket.Grant {
+				g, err := local.Acquire(t.Context(), theKey, bucket.Cost{Requests: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return g
+			}
+			take().RefusedHinted(40*time.Second, 40*time.Second)
+			serveAll([]bucket.Grant{take()})
+			time.Sleep(time.Second)
+			take().RefusedHinted(time.Minute, 2*time.Hour-time.Second)
+			time.Sleep(time.Minute)
+			start, served := time.Now(), 0
+			for ; time.Since(start) < 10*time.Minute; served++ {
+				g := take()
+				time.Sleep(20 * time.Millisecond)
+				serveAll([]bucket.Grant{g})
+			}
+			if served < 550 {
+				t.Errorf("%s: %d in ten minutes, want 600", name, served)
+			}
+		})
+	}
+}

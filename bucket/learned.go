@@ -46,7 +46,7 @@ type Learned struct {
 	// Metering is how the server meters, as its refusals show it.
 	Metering Metering `json:"metering,omitempty"`
 	// Boundary is an end of the server's windows, where it counts in windows, and Period how long they are;
-	// 0 means the shortest Per of Limits.
+	// 0 means the shortest Per of Limits. Given back, it counts where a limit of that Per still is.
 	Boundary time.Time     `json:"boundary,omitzero"`
 	Period   time.Duration `json:"period,omitempty"` // nanoseconds
 	// Guessed says that no Retry-After has shown those windows, only when calls were served and when not.
@@ -92,15 +92,19 @@ func (l Learned) validate(key string) error {
 		return fmt.Errorf("bucket: Learned[%q]: %d limits, at most %d", key, len(l.Limits), maxLimits)
 	}
 	for _, m := range l.Limits {
+		most := int64(maxCost)
+		if m.Source == Configured {
+			most = math.MaxInt64 // as Limit.Validate has it
+		}
 		of := fmt.Sprintf("bucket: Learned[%q]: limit of %s", key, m.Unit)
 		switch {
 		case m.Unit > OutputTokens || m.Shape > Window || m.Source > Inferred:
 			return fmt.Errorf("%s: unknown Unit, Shape or Source", of)
-		case m.Amount <= 0 || m.Amount > maxCost:
+		case m.Amount <= 0 || m.Amount > most:
 			return fmt.Errorf("%s: Amount must be in [1, 2^44], is %d", of, m.Amount)
 		case m.Per <= 0:
 			return fmt.Errorf("%s: Per must be positive, is %v", of, m.Per)
-		case m.Burst < 0 || m.Burst > maxCost:
+		case m.Burst < 0 || m.Burst > most:
 			return fmt.Errorf("%s: Burst must be in [0, 2^44], is %d", of, m.Burst)
 		case math.IsNaN(m.Rate) || m.Rate < 0 || m.Rate > 1:
 			return fmt.Errorf("%s: Rate must be in (0, 1], or 0 for 1; is %v", of, m.Rate)
@@ -229,14 +233,13 @@ func (a *account) restore(now int64, k Learned) {
 		}
 	}
 	p.mode = drawing
-	if k.Metering == Windows {
+	period := p.longer(0)
+	if k.Period > 0 {
+		period = periodic(k.Period)
+	}
+	if k.Metering == Windows && period == p.longer(period) { // else they were of a limit that is no more
 		p.mode, p.gap, p.halved = counting, p.alone(), now
-		p.period, p.blur, p.stated = max(int64(k.Period), grain), grain, !k.Guessed
-		for i := range p.estimates {
-			if e := &p.estimates[i]; k.Period == 0 && (i == 0 || e.period < p.period) {
-				p.period = e.period
-			}
-		}
+		p.period, p.blur, p.stated = period, grain, !k.Guessed
 		p.boundary = cycled(a.local.instant(k.Boundary), p.period, now)
 	}
 }

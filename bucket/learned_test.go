@@ -152,3 +152,19 @@ func TestWhatWasLearnedNeverRaisesALimit(t *testing.T) {
 		}
 	})
 }
+
+// Windows of a limit that is no longer configured are not believed: all that a server asks for would else be taken
+// for the end of one.
+//
+// Proved able to fail: restore windows of any period.
+func TestWindowsOfALimitThatIsNoMoreAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := adaptive(bucket.PerMinute(bucket.Requests, 600))
+		config.Learned = map[string]bucket.Learned{theKey: {Metering: bucket.Windows, Boundary: time.Now(), Period: time.Second}}
+		s := small{level: 10, at: time.Now()}
+		s.send(t, newLocal(t, config), 600)
+		if s.refused > 10 {
+			t.Errorf("%d of %d were refused", s.refused, s.served+s.refused)
+		}
+	})
+}
