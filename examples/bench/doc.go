@@ -37,6 +37,10 @@
 // long a job takes, and the jobs that each library's default budget loses. With -v it draws
 // the table as goodput.svg in this folder, or in the file that a flag names.
 //
+// The servers publish the same limits. R and T are a bucket of a minute, of requests and of
+// tokens; W and WT count by fixed windows of a minute; Q and QT refill ten or a hundred times a
+// second with a small bucket; at S, like Q, a refused call costs a permit too.
+//
 //	cd examples && go test ./bench -run Goodput -v [-goodput.svg FILE]
 //
 // The other clients never give up, so that time and waste are all there is to compare. They
