@@ -21,7 +21,7 @@ type pacer struct {
 	first int64 // when the first call left
 	next  int64 // nobody leaves before, unless few are unanswered
 	gap   int64 // between two departures, while opening and while counting
-	luck  int64 // drawing: how much later the next call leaves, of what chance may take, in millionths
+	late  int64 // drawing: how long the next call leaves more than it needs in buckets of the shortest period
 
 	flying  int   // calls that have no answer yet
 	served  int64 // the fastest round trip of a served call; 0 when none is known
@@ -41,6 +41,7 @@ type pacer struct {
 	dried int64 // when the latest of them left
 
 	estimates []estimate // one for each meter, once a refusal has come
+	shortest  int64      // of their periods
 	blamed    int        // the one that the last refusal was laid to
 	shallow   bool       // and it was its burst
 }
@@ -132,7 +133,11 @@ func (p *pacer) ready(a *account, now int64, cost Cost) int64 {
 		e, m := &p.estimates[i], &a.meters[i]
 		span := m.span(m.share(cost))
 		if p.mode == drawing {
-			at = max(at, e.ready(now, span, p.luck))
+			late := p.late
+			if e.period > p.shortest {
+				late = 0
+			}
+			at = max(at, e.ready(now, span, late))
 		} else if e.period == p.period && e.spent(e.debt, span) {
 			if p.stated && p.boundary-now <= restful {
 				a.hold.extend(now, p.boundary) // patience stands still until then
@@ -153,19 +158,19 @@ func (p *pacer) sent(a *account, now int64, c *call) {
 	switch p.mode {
 	case drawing:
 		gap = p.alone()
-		steady, shortest := int64(0), p.longer(0)
+		steady, chance := int64(0), int64(0)
 		for i := range p.estimates {
 			e, m := &p.estimates[i], &a.meters[i]
 			span := m.span(m.share(c.cost))
 			c.depths = append(c.depths, e.take(now, span))
-			if e.period == shortest {
-				steady = max(steady, e.lasts(span))
+			if lasts := e.lasts(span); lasts > steady && e.period == p.shortest {
+				steady, chance = lasts, min(span, (e.burst-min(span, e.burst))/chanceShare)
 			}
 		}
 		if steady > 0 {
 			gap = min(gap, steady/2)
+			p.late = rand.Int64N(chance + 1)
 		}
-		p.luck = rand.Int64N(million + 1)
 	case counting:
 		for i := range p.estimates {
 			e, m := &p.estimates[i], &a.meters[i]

@@ -128,11 +128,10 @@ func (e *estimate) shrink(now, burst int64) {
 	e.empty(now)
 }
 
-// ready is when a call that takes span may leave, if by chance somewhat more is to be there.
-func (e *estimate) ready(now, span, luck int64) int64 {
+// ready is when a call that takes span may leave, if late more is to be there, as far as that fits.
+func (e *estimate) ready(now, span, late int64) int64 {
 	e.refill(now)
-	rate, room := e.rate(now), max(e.burst-span, 0)
-	room -= mulDiv(min(span, room/chanceShare), luck, million)
+	rate, room := e.rate(now), max(e.burst-span-late, 0)
 	if rate < million {
 		room -= min(room/sparedShare, mostSpared)
 	}

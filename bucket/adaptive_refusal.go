@@ -112,6 +112,7 @@ func (p *pacer) estimate(a *account, now int64) {
 		}
 		p.estimates = append(p.estimates, e)
 	}
+	p.shortest = p.longer(0)
 	for i := range p.estimates {
 		m := &a.meters[i]
 		depth := p.estimates[i].debt

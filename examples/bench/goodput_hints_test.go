@@ -52,8 +52,12 @@ func TestVariantsOfWhatIsSaid(t *testing.T) {
 		for i, s := range sevenServers(600, idleTPM, 25*time.Second) {
 			v.change(&s)
 			row[i] = play(t, s, s.work(goodputJobs, goodputWorkers, 1), v.client, 1, nil)
-			if row[i].lost > 0 {
-				t.Errorf("%s, %s: %d lost", v.name, s.name, row[i].lost)
+			o := &row[i]
+			if o.lost > 0 {
+				t.Errorf("%s, %s: %d lost", v.name, s.name, o.lost)
+			}
+			if allowed := s.allowed(o.least); s.meter.Dialect != metertest.Bare && (o.makespan > allowed || o.wasted() > 0.003) {
+				missed(t, o.makespan > allowed+o.least/20 || o.wasted() > 0.006, "%s, %s: %v, allowed %v; %.2f %% wasted", v.name, s.name, o.makespan, allowed, 100*o.wasted())
 			}
 		}
 		rows.add(v.name, row)
