@@ -84,3 +84,32 @@ func TestADroughtShowsAWindow(t *testing.T) {
 		})
 	}
 }
+
+// To be told to wait for no time is to be told nothing of a window's end: one that is guessed stays a guess, and
+// the release is as gentle as without a hint.
+//
+// Proved able to fail: let a hint of zero be on the grid; let held end the ramp for it.
+func TestAHintOfZeroStatesNoWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, adaptive(bucket.PerMinute(bucket.Requests, 60)))
+		start := time.Now()
+		refuse := func(at time.Duration) {
+			time.Sleep(time.Until(start.Add(at)))
+			g := taking(local, 1, time.Second)[0]
+			time.Sleep(20 * time.Millisecond)
+			g.RefusedHinted(time.Second, 0)
+		}
+		refuse(0)
+		refuse(30 * time.Second)
+		time.Sleep(20 * time.Second)
+		serveAll(taking(local, 1, time.Second))
+		refuse(109 * time.Second) // and the window is guessed to end after 110 s
+		if k := local.Learned()[theKey]; k.Metering != bucket.Windows || !k.Guessed {
+			t.Errorf("learned %+v", k)
+		}
+		time.Sleep(2 * time.Second)
+		if n := len(taking(local, 5, time.Second)); n != 1 {
+			t.Errorf("%d left after the hold, none of them served; want 1", n)
+		}
+	})
+}

@@ -230,8 +230,8 @@ func (p *pacer) blame(a *account, now int64, c *call, hint time.Duration, period
 // will serve again, the refused call at least: the release is spaced, and needs no ramp.
 func (p *pacer) held(a *account, now int64, cost Cost, hint time.Duration) {
 	p.released = max(now, a.hold.until)
-	if hint == unhinted || len(p.estimates) == 0 {
-		return
+	if hint == unhinted || len(p.estimates) == 0 || hint == 0 && p.mode == counting {
+		return // of a window's end, zero says nothing
 	}
 	a.ramp.end()
 	if p.mode != drawing {

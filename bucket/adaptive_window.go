@@ -14,7 +14,7 @@ func periodic(per time.Duration) int64 { return min(max(int64(per), grain), neve
 // refilled, at half of the published rate even, a window for no longer than it is. A window that is nearly over
 // asks for no longer than a bucket, but then all of a limit was taken in one period of it.
 func (p *pacer) explain(a *account, now int64, c *call, hint int64) (period int64, window bool) {
-	if p.mode == counting && hint >= 0 && hint <= p.period+grain {
+	if p.mode == counting && hint > 0 && hint <= p.period+grain {
 		if off := (later(now, hint) - p.boundary) % p.period; min(abs(off), p.period-abs(off)) <= grain+grain/2 {
 			return p.period, true
 		}
@@ -26,8 +26,9 @@ func (p *pacer) explain(a *account, now int64, c *call, hint int64) (period int6
 		}
 	}
 	for period = p.longer(0); period > 0; period = p.longer(period + 1) {
-		switch {
-		case hint <= 2*p.need(a, c, period):
+		switch need := p.need(a, c, period); {
+		case need == 0: // c takes nothing of it
+		case hint <= 2*need:
 			return period, false
 		case hint <= period+grain:
 			return period, true
@@ -47,12 +48,13 @@ func (p *pacer) longer(least int64) int64 {
 	return shortest
 }
 
-// need is the longest time for which a bucket of that period at the published rate asks to wait for c.
+// need is the longest time for which a bucket of that period at the published rate asks to wait for c; 0 if c takes
+// nothing of any.
 func (p *pacer) need(a *account, c *call, period int64) int64 {
-	need := grain
+	need := int64(0)
 	for i := range p.estimates {
-		if m := &a.meters[i]; p.estimates[i].period == period {
-			need = max(need, roundUp(m.span(m.share(c.cost))))
+		if m := &a.meters[i]; p.estimates[i].period == period && m.share(c.cost) > 0 {
+			need = max(need, grain, roundUp(m.span(m.share(c.cost))))
 		}
 	}
 	return min(need, never/2) // twice as long is a span, too
@@ -184,7 +186,7 @@ func (p *pacer) flood(a *account, now int64, c *call) {
 		return
 	}
 	period := p.longer(c.left - dry)
-	if period == 0 || p.dried-dry <= 2*p.need(a, c, period) {
+	if need := p.need(a, c, period); need == 0 || p.dried-dry <= 2*need {
 		p.uncount() // that was no window
 		return
 	}

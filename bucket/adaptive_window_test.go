@@ -145,3 +145,18 @@ func TestAPenaltyIsOverWhenCallsAreServed(t *testing.T) {
 		})
 	}
 }
+
+// What a call takes nothing of has not refused it, however short the period.
+//
+// Proved able to fail: let need be a second at the least for whoever takes nothing.
+func TestALimitThatACallTakesNothingOfIsNotBlamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, adaptive(bucket.PerMinute(bucket.Requests, 600),
+			bucket.Limit{Unit: bucket.Tokens, Amount: 1000, Per: time.Second}))
+		s := small{level: 10, at: time.Now()}
+		s.send(t, local, 600)
+		if s.refused == 0 || s.refused > 10 {
+			t.Errorf("%d of %d were refused", s.refused, s.served+s.refused)
+		}
+	})
+}
