@@ -36,6 +36,7 @@ type pacer struct {
 	blur     int64 // counting: how much sooner it may end
 	stated   bool  // counting: the server said when it ends
 	marked   bool  // counting: the time in which it may end has begun
+	belied   int   // counting: how often in it something was served soon after a refusal that told no wait
 
 	dry   int64 // when the first call left of those that nothing was served after and that no hint came back for
 	dried int64 // when the latest of them left

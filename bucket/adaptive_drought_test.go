@@ -113,3 +113,20 @@ func TestAHintOfZeroStatesNoWindow(t *testing.T) {
 		}
 	})
 }
+
+// Windows that a server stated once, or that were given back, do not stand for ever against a bucket that never says
+// how long to wait.
+//
+// Proved able to fail: let flood leave alone what was stated.
+func TestStatedWindowsFallWhereTheyAreBelied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := adaptive(bucket.PerMinute(bucket.Requests, 60))
+		config.Learned = map[string]bucket.Learned{theKey: {Metering: bucket.Windows, Boundary: time.Now(), Period: time.Minute}}
+		local := newLocal(t, config)
+		s := mute{start: time.Now(), at: time.Now(), refills: true}
+		served := s.send(t, local, 290*time.Second)
+		if k := local.Learned()[theKey]; k.Metering != bucket.Buckets || served < 120 || s.refused > 60 {
+			t.Errorf("%d served, of 155, %d refused; learned %+v", served, s.refused, k)
+		}
+	})
+}

@@ -77,7 +77,7 @@ func (p *pacer) count(now, hint, period int64) {
 		end = min(nextOnGrid(p.boundary, period, end-period/2), end)
 	}
 	p.mode, p.period, p.boundary, p.blur = counting, period, end, grain
-	p.stated, p.marked, p.blamed = true, false, nobody
+	p.stated, p.marked, p.blamed, p.belied = true, false, nobody, 0
 	fullest := nobody // of what a window has been seen to hold
 	for i := range p.estimates {
 		e := &p.estimates[i]
@@ -117,7 +117,7 @@ func (p *pacer) turn(a *account, now int64) {
 	if now < p.boundary {
 		return
 	}
-	p.gap, p.halved = p.alone(), now
+	p.gap, p.halved, p.belied = p.alone(), now, 0
 	for i := range p.estimates {
 		if e, m := &p.estimates[i], &a.meters[i]; e.period == p.period {
 			e.debt = max(e.debt-e.base, 0)
@@ -182,12 +182,19 @@ func (p *pacer) flood(a *account, now int64, c *call) {
 		p.relearn(a, now)
 		return
 	}
-	if dry == dawn || p.mode == counting && p.stated {
+	if dry == dawn {
 		return
 	}
 	period := p.longer(c.left - dry)
-	if need := p.need(a, c, period); need == 0 || p.dried-dry <= 2*need {
-		p.uncount() // that was no window
+	need, stated := p.need(a, c, period), p.mode == counting && p.stated
+	if need == 0 || p.dried-dry <= 2*need {
+		// That was no window. Once in a while something else refuses, too, beside one that was stated.
+		if p.belied++; !stated || p.belied >= patient {
+			p.uncount()
+		}
+		return
+	}
+	if stated {
 		return
 	}
 	p.mode, p.period, p.boundary, p.blur = counting, period, later(c.left, period), max(c.left-p.dried, grain)

@@ -72,12 +72,13 @@ func (a *account) infer(now int64, c *call, hint time.Duration) {
 		if since > taken/2 {
 			amount += amount / 2 // it may have been full in between, and what it refilled then was lost
 		}
-		a.deduce(now, Limit{Unit: unit, Amount: min(amount+amount/10+1, maxCost), Per: time.Minute}, taken)
+		a.deduce(now, Limit{Unit: unit, Amount: amount + amount/10 + 1, Per: time.Minute}, taken)
 	}
 }
 
 // deduce makes the meter, with nothing left in it; holds is what it held, 0 where that is not known.
 func (a *account) deduce(now int64, l Limit, holds int64) {
+	l.Amount = min(l.Amount, maxCost)
 	m := newMeter(l, headroomSteps) // it is what was served, and needs no room above
 	m.learnt = &learnt{source: Inferred, refills: true, holds: holds}
 	m.catchUp(now)

@@ -168,3 +168,31 @@ func TestWindowsOfALimitThatIsNoMoreAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// What is inferred from the largest calls there are can be given back.
+//
+// Proved able to fail: leave an inferred Amount as large as it comes.
+func TestTheLargestInferenceCanBeGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := adaptive()
+		local := newLocal(t, config)
+		for i := range 20 {
+			cost := bucket.Cost{Requests: 1, InputTokens: 1<<44 - int64(i)}
+			g, wait := local.TakeAt(time.Now(), theKey, cost)
+			if wait > 0 {
+				t.Fatalf("a wait of %v", wait)
+			}
+			time.Sleep(20 * time.Millisecond)
+			if i == 19 {
+				g.RefusedHinted(40*time.Second, 40*time.Second)
+				break
+			}
+			g.Served()
+			g.Settle(cost)
+		}
+		config.Learned = local.Learned()
+		if err := config.Validate(); err != nil || len(config.Learned) == 0 {
+			t.Errorf("%v: learned %+v", err, config.Learned)
+		}
+	})
+}
