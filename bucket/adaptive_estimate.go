@@ -58,6 +58,9 @@ const (
 	// rest is twice as long, up to longestRest.
 	rested      = int64(time.Minute)
 	longestRest = int64(time.Hour)
+	// provenShare is the part by which what was served in vain must exceed what was known: less is refilled on
+	// the way.
+	provenShare = 8
 )
 
 // rate is the rate in use, in millionths of the published one.
@@ -116,7 +119,10 @@ func (e *estimate) tire(own int64) {
 	if e.base+own > e.tried {
 		e.vain++
 	}
-	e.burst, e.tried, e.rest = min(max(e.tried, e.base), e.burst), 0, 0
+	if e.base > e.tried+e.tried/provenShare {
+		e.tried = e.base
+	}
+	e.burst, e.tried, e.rest = min(e.tried, e.burst), 0, 0
 }
 
 // spent reports whether a window of which debt was taken has nothing left for span.

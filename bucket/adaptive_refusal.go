@@ -37,11 +37,12 @@ const few = 4
 const nobody = -1
 
 // lesson learns from the refusal of c, which is still open. hint is how long the server asks to
-// wait, without what the caller adds to it.
+// wait, without what the caller adds to it; inferred says that the limit is what c has taught, and that
+// of a bucket there is no more to learn.
 //
 // What left before the first refusal of the last crowd came back belongs to that crowd: it says
 // nothing new.
-func (p *pacer) lesson(a *account, now int64, c *call, hint time.Duration) {
+func (p *pacer) lesson(a *account, now int64, c *call, hint time.Duration, inferred bool) {
 	if trip := max(now-c.left, 1); p.refused == 0 || trip < p.refused {
 		p.refused = trip
 	}
@@ -64,6 +65,9 @@ func (p *pacer) lesson(a *account, now int64, c *call, hint time.Duration) {
 		if p.blamed = nobody; p.mode == opening {
 			p.estimates = nil // it still is
 		}
+	case inferred:
+		p.uncount()
+		p.blamed = nobody
 	case p.mode != counting || p.dry == dawn:
 		p.draw(a, now, c, hint, period)
 	}

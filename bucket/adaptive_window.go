@@ -121,7 +121,7 @@ func (p *pacer) turn(a *account, now int64) {
 	for i := range p.estimates {
 		if e, m := &p.estimates[i], &a.meters[i]; e.period == p.period {
 			e.debt = max(e.debt-e.base, 0)
-			if p.stated {
+			if p.stated || m.inferred() {
 				m.renew(now, e.debt)
 			}
 		}
@@ -197,6 +197,7 @@ func (p *pacer) flood(a *account, now int64, c *call) {
 	if stated {
 		return
 	}
+	a.widen(now, period)
 	p.mode, p.period, p.boundary, p.blur = counting, period, later(c.left, period), max(c.left-p.dried, grain)
 	p.stated, p.marked, p.gap, p.halved, p.blamed = false, false, p.alone(), now, nobody
 	began := a.calls.after(c).plus(c.cost)
@@ -205,6 +206,9 @@ func (p *pacer) flood(a *account, now int64, c *call) {
 		if e.period == period {
 			e.wall, e.learned = 0, million // what the drought has taught was wrong
 			e.debt = m.wholeSpan(m.share(began))
+			if m.inferred() {
+				m.renew(now, e.debt)
+			}
 		}
 	}
 }

@@ -41,7 +41,8 @@ func (a *account) attribute(c *call) {
 func (a *account) others(c *call) bool {
 	for i := range a.meters {
 		m := &a.meters[i]
-		if own := m.share(c.cost); own > 0 && m.strange > 0 && m.strange >= min(own, max(m.limit.Amount/100, 1)) {
+		// What answers state is rounded, by one at the most.
+		if own := m.share(c.cost); own > 0 && m.strange > max(min(own, m.limit.Amount/100)-1, 1) {
 			return true
 		}
 	}
@@ -90,13 +91,18 @@ func (m *meter) compare(now int64, c *call, s *Meter) {
 	}
 	left := was.left
 	if m.log == nil {
-		left = satAdd(left, mulDiv(now-was.at, amount, int64(m.limit.Per)))
+		refill := mulDiv(now-was.at, amount, int64(m.limit.Per))
+		m.told.at = max(was.at+mulDiv(refill, int64(m.limit.Per), amount), 1) // what is not whole yet counts the next time
+		left = satAdd(left, refill)
 		if s.Reset > 0 {
 			// It may hold less than its limit: what would be refilled above that is nobody's.
 			left = min(left, satAdd(is.left, mulDiv(int64(s.Reset), amount, int64(m.limit.Per)))+1)
 		}
 	}
-	left = min(left, amount) - (is.charged - was.charged)
+	if left >= amount {
+		left, m.told.at = amount, is.at
+	}
+	left -= is.charged - was.charged
 	m.strange = left - is.left
 	m.foreign = max(m.foreign+m.strange, -max(amount/100, 1))
 }

@@ -108,3 +108,23 @@ func TestWhatNobodyCountsIsNotForeign(t *testing.T) {
 		}
 	})
 }
+
+// Parts of a unit that refill between two answers add up.
+//
+// Proved able to fail: forget what is not whole yet.
+func TestForeignUseIsCountedInSmallSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := newLocal(t, adaptive(bucket.PerMinute(bucket.Requests, 120)))
+		s := refilling{limit: 120, brim: 120, rate: 2, level: 100, at: time.Now()}
+		for i := range 120 {
+			if i%4 == 0 {
+				s.level-- // somebody else
+			}
+			call(local, func() bucket.Meter { s.level--; return s.state() })
+			time.Sleep(time.Second / 4)
+		}
+		if l := onlyLevel(t, local); l.Foreign < 28 || l.Foreign > 32 {
+			t.Errorf("foreign %d, want about 30", l.Foreign)
+		}
+	})
+}

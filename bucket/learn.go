@@ -31,6 +31,9 @@ type point struct {
 	left, full int64
 }
 
+// inferred reports whether refusals alone have taught the limit.
+func (m *meter) inferred() bool { return m.learnt != nil && m.learnt.source == Inferred }
+
 const (
 	// doubtful is the doubt about a period that was guessed.
 	doubtful = 1000

@@ -44,17 +44,16 @@ func (f *inference) unit() Unit {
 	return Requests
 }
 
-// infer learns from the refusal of c on a key without limits.
-func (a *account) infer(now int64, c *call, hint time.Duration) {
+// infer learns from the refusal of c on a key without limits, and reports whether that made or changed one.
+func (a *account) infer(now int64, c *call, hint time.Duration) bool {
 	f := &a.inferred
 	switch {
 	case c.left <= a.pacer.event:
-		return
+		return false
 	case len(a.meters) > 0:
-		a.lower(now, c)
-		return
+		return a.lower(now, c)
 	case hint > time.Minute+time.Duration(grain):
-		return // a penalty, or a quota of hours, which is no pace
+		return false // a penalty, or a quota of hours, which is no pace
 	}
 	unit := f.unit()
 	own := max(c.cost.Of(unit), 1)
@@ -66,6 +65,7 @@ func (a *account) infer(now int64, c *call, hint time.Duration) {
 		a.deduce(now, Limit{Unit: unit, Amount: max(since, own), Per: time.Minute}, 0)
 	case f.at == 0:
 		f.at, f.taken, f.spent = now, spent, spent.plus(Cost{Requests: c.cost.Requests})
+		return false
 	default:
 		taken := max(f.taken.Of(unit), own)
 		amount := mulDiv(max(since, own), int64(time.Minute), max(now-f.at, 1))
@@ -74,11 +74,14 @@ func (a *account) infer(now int64, c *call, hint time.Duration) {
 		}
 		a.deduce(now, Limit{Unit: unit, Amount: amount + amount/10 + 1, Per: time.Minute}, taken)
 	}
+	return true
 }
 
 // deduce makes the meter, with nothing left in it; holds is what it held, 0 where that is not known.
 func (a *account) deduce(now int64, l Limit, holds int64) {
-	l.Amount = min(l.Amount, maxCost)
+	if l.Amount = min(l.Amount, maxCost); holds > l.Amount {
+		l.Burst = min(holds, maxCost)
+	}
 	m := newMeter(l, headroomSteps) // it is what was served, and needs no room above
 	m.learnt = &learnt{source: Inferred, refills: true, holds: holds}
 	m.catchUp(now)
@@ -87,19 +90,40 @@ func (a *account) deduce(now int64, l Limit, holds int64) {
 	a.grow(now, 0, m)
 }
 
+// widen makes an inferred limit of that period what a window of it has held: what was served before the first
+// refusal.
+func (a *account) widen(now, period int64) {
+	for i := range a.meters {
+		if m := &a.meters[i]; m.inferred() && periodic(m.limit.Per) == period && m.learnt.holds > m.limit.Amount {
+			l := m.limit
+			l.Amount, l.Burst = m.learnt.holds, 0
+			a.become(now, m, l)
+			return
+		}
+	}
+}
+
 // lower puts a rate right that was found in too short a time: calls that cost much are refused by a
 // bucket that is not empty. What was served since the first refusal tells it the better the longer.
-func (a *account) lower(now int64, c *call) {
+func (a *account) lower(now int64, c *call) bool {
 	f := &a.inferred
 	m := &a.meters[0]
 	f.raised = now
-	if m.learnt == nil || m.learnt.source != Inferred || a.pacer.mode == counting || f.at == 0 || now-f.at < settles {
-		return
+	if !m.inferred() || a.pacer.mode == counting {
+		return false
 	}
 	spent := a.calls.spent().minus(a.calls.after(c)).minus(c.cost)
+	if f.at == 0 { // it was given back
+		f.at, f.spent = now, spent
+	}
+	if now-f.at < settles {
+		return false
+	}
 	l := m.limit
 	l.Amount = mulDiv(max(m.share(spent.minus(f.spent)), 1), int64(l.Per), now-f.at)
-	if l.Amount += l.Amount/50 + 1; l.Amount < m.limit.Amount/2 {
+	l.Amount += l.Amount/50 + 1
+	lowered := l.Amount < m.limit.Amount/2
+	if lowered {
 		m.catchUp(now)
 		m.cell.level = min(m.cell.level, 0)
 		a.become(now, m, l)
@@ -107,6 +131,7 @@ func (a *account) lower(now int64, c *call) {
 	if now-f.at > int64(time.Minute) {
 		f.at, f.spent = now, spent // limits change
 	}
+	return lowered
 }
 
 // raise lets an inferred limit find out whether there is more: refusals only ever show that there is less.
@@ -117,7 +142,7 @@ func (a *account) raise(now int64) {
 	}
 	f.raised = now
 	for i := range a.meters {
-		if m := &a.meters[i]; m.learnt != nil && m.learnt.source == Inferred {
+		if m := &a.meters[i]; m.inferred() {
 			mode := a.pacer.mode
 			l := m.limit
 			l.Amount = min(l.Amount+(l.Amount+3)/4, maxCost)

@@ -42,3 +42,25 @@ func TestRefusalsTeachTheLimitThatNobodyTells(t *testing.T) {
 		}
 	})
 }
+
+// What refusals have taught neither grows nor shrinks from start to start, and spares refusals.
+//
+// Proved able to fail: round a burst down when it is saved; forget the burst when it is given back.
+func TestWhatRefusalsTaughtDoesNotDrift(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := adaptive()
+		first, last := 0, 0
+		for start := range 20 {
+			s := small{level: 10, at: time.Now()}
+			local := newLocal(t, config)
+			s.send(t, local, 600)
+			if last = s.refused; start == 0 {
+				first = last
+			}
+			config.Learned = local.Learned()
+		}
+		if l := config.Learned[theKey].Limits[0]; l.Amount > 1200 || l.Burst < 4 || last >= first {
+			t.Errorf("after twenty starts %d are refused, %d at first; learned %+v", last, first, l)
+		}
+	})
+}

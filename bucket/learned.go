@@ -163,9 +163,16 @@ func (a *account) learned(now int64) *Learned {
 		if i < len(p.estimates) {
 			e := &p.estimates[i]
 			if burst := e.sure(); burst < e.brim {
-				l.Burst, l.Doubtful = max(mulDiv(burst, m.limit.Amount, int64(m.limit.Per)), 1), e.vain == 0
+				l.Burst, l.Doubtful = mulDiv(burst, m.limit.Amount, int64(m.limit.Per)), e.vain == 0
+				if mulDiv(l.Burst, int64(m.limit.Per), m.limit.Amount) < burst {
+					l.Burst++ // or it would shrink from start to start
+				}
 			}
-			if e.learned < million {
+			switch {
+			case e.learned >= million:
+			case l.Source == Inferred: // nobody has published another
+				l.Amount = max(mulDiv(l.Amount, e.learned, million), 1)
+			default:
 				l.Rate = float64(e.learned) / million
 			}
 		}
@@ -205,6 +212,7 @@ func (a *account) restore(now int64, k Learned) {
 			m.log.move(m.learnt.edge, m.log.per)
 		}
 		if l.Source == Inferred {
+			m.learnt.holds = l.Burst
 			a.inferred.raised = max(now, 1)
 		}
 		a.grow(now, len(a.meters), m)
@@ -246,7 +254,7 @@ func (a *account) restore(now int64, k Learned) {
 
 // stated is the burst of a meter that is not Configured, as far as it is one that holds for sure.
 func (l *LearnedLimit) stated() int64 {
-	if l.Source == Inferred || l.Doubtful || l.Shape == Window || l.Burst >= l.Amount {
+	if l.Doubtful || l.Shape == Window || (l.Burst > l.Amount) != (l.Source == Inferred) {
 		return 0
 	}
 	return l.Burst

@@ -76,8 +76,7 @@ func (c *call) refuse(id uint64, span, hint time.Duration) {
 	if c.id == id {
 		now := a.tick(a.local.now())
 		if a.pacer != nil {
-			a.infer(now, c, hint)
-			a.pacer.lesson(a, now, c, hint)
+			a.pacer.lesson(a, now, c, hint, a.infer(now, c, hint))
 		}
 		a.attribute(c)
 		cost := c.cost
