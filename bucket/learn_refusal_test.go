@@ -45,7 +45,7 @@ func TestRefusalsTeachTheLimitThatNobodyTells(t *testing.T) {
 
 // What refusals have taught neither grows nor shrinks from start to start, and spares refusals.
 //
-// Proved able to fail: round a burst down when it is saved; forget the burst when it is given back.
+// Proved able to fail: give nothing back; round a burst down when it is saved (not each time).
 func TestWhatRefusalsTaughtDoesNotDrift(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := adaptive()
