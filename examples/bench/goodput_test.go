@@ -88,7 +88,7 @@ func (o outcome) cell() string {
 
 func (g *grid) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "makespan over the least possible, wasted calls\n%-42s", "client")
+	fmt.Fprintf(&b, "makespan over the least possible, wasted calls, -n: n jobs lost\n%-42s", "client")
 	for _, s := range g.servers {
 		fmt.Fprintf(&b, "| %-12s ", s.name)
 	}

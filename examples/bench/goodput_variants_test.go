@@ -124,7 +124,10 @@ func changing(t *testing.T, name string, runs int, change func(*server, int), du
 		}
 	}
 	rows.add(name, row)
-	t.Log("\n" + rows.String() + "\nthe neighbour kept: " + kept)
+	if kept != "" {
+		kept = "\nthe neighbour kept: " + kept
+	}
+	t.Log("\n" + rows.String() + kept)
 }
 
 // TestVariantsWithHalvedLimits halves the limits at 20 s.
