@@ -130,3 +130,21 @@ func TestStatedWindowsFallWhereTheyAreBelied(t *testing.T) {
 		}
 	})
 }
+
+// Where limits are not told either, a window holds what the first one has held.
+//
+// Proved able to fail: let widen do nothing; take the headroom of what is told off what was inferred.
+func TestADroughtShowsHowMuchAWindowHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := adaptive()
+		config.Headroom = 0.9
+		local := newLocal(t, config)
+		s := mute{start: time.Now(), at: time.Now()}
+		time.Sleep(10 * time.Second)
+		served := s.send(t, local, 290*time.Second)
+		k := local.Learned()[theKey]
+		if k.Metering != bucket.Windows || !k.Guessed || served < 285 || s.refused > 60 {
+			t.Errorf("%d served, of 300, %d refused; learned %+v", served, s.refused, k)
+		}
+	})
+}

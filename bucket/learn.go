@@ -249,7 +249,11 @@ func (t *learnt) line(l Limit, s *Meter) Limit {
 
 // become gives a meter another limit; what was charged carries over where the shape is the same.
 func (a *account) become(now int64, m *meter, l Limit) {
-	to := newMeter(l, a.local.headroom)
+	headroom := a.local.headroom
+	if m.inferred() {
+		headroom = headroomSteps // it is what was served, and needs no room above
+	}
+	to := newMeter(l, headroom)
 	for i := range a.meters {
 		o := &a.meters[i]
 		if o != m && o.shadows != m.slot+1 {
