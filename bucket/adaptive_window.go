@@ -54,7 +54,11 @@ func (p *pacer) need(a *account, c *call, period int64) int64 {
 	need := int64(0)
 	for i := range p.estimates {
 		if m := &a.meters[i]; p.estimates[i].period == period && m.share(c.cost) > 0 {
-			need = max(need, grain, roundUp(m.span(m.share(c.cost))))
+			span := m.span(m.share(c.cost))
+			if m.inferred() && m.learnt.holds > m.limit.Amount {
+				span = mulDiv(span, m.limit.Amount, m.learnt.holds) // a drought says nothing of a rate
+			}
+			need = max(need, grain, roundUp(span))
 		}
 	}
 	return min(need, never/2) // twice as long is a span, too
@@ -185,7 +189,7 @@ func (p *pacer) flood(a *account, now int64, c *call) {
 	if dry == dawn {
 		return
 	}
-	period := p.longer(c.left - dry)
+	period := p.longer(p.dried - dry)
 	need, stated := p.need(a, c, period), p.mode == counting && p.stated
 	if need == 0 || p.dried-dry <= 2*need {
 		// That was no window. Once in a while something else refuses, too, beside one that was stated.
@@ -198,7 +202,7 @@ func (p *pacer) flood(a *account, now int64, c *call) {
 		return
 	}
 	a.widen(now, period)
-	p.mode, p.period, p.boundary, p.blur = counting, period, later(c.left, period), max(c.left-p.dried, grain)
+	p.mode, p.period, p.boundary, p.blur = counting, period, later(c.left, period), min(max(c.left-p.dried, grain), period)
 	p.stated, p.marked, p.gap, p.halved, p.blamed = false, false, p.alone(), now, nobody
 	began := a.calls.after(c).plus(c.cost)
 	for i := range p.estimates {
