@@ -133,23 +133,26 @@ func (d *decisions) hear(c *redis.Client, who int64) {
 	}))
 }
 
-// within holds the decisions against a bucket, and says how many they let go.
-func (d *decisions) within(t testing.TB, burst int, rate, beyond float64) (granted int) {
+// within holds the decisions against a bucket, of which so many calls left: what else was let go has come back,
+// of those whose context had ended, and could be let go again.
+func (d *decisions) within(t testing.TB, burst int, rate, beyond float64, left int) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	slices.SortStableFunc(d.all, func(x, y decision) int { return cmp.Compare(x.at, y.at) })
-	level, last, worst := float64(burst), int64(0), 0.0
+	level, last, worst, granted := float64(burst), int64(0), 0.0, 0
 	for _, c := range d.all {
 		level = min(level+rate*float64(c.at-last)/1e6, float64(burst)) - float64(c.granted)
 		last = c.at
 		worst = min(worst, level)
 		granted += int(c.granted)
 	}
-	if -worst > beyond+1e-3 {
+	if left > granted {
+		t.Errorf("%d calls left, of %d that the store let go", left, granted)
+	}
+	if beyond += float64(granted - left); -worst > beyond+1e-3 {
 		t.Errorf("%d admissions go %.3f beyond the limit, allowed is %.1f", granted, -worst, beyond)
 	}
-	return granted
 }
 
 // unheard is what those who were the first to declare a lost budget had not heard of: what others took since the store
