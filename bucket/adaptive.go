@@ -210,7 +210,7 @@ func (p *pacer) proved(a *account, now int64, c *call) {
 			e, m := &p.estimates[i], &a.meters[i]
 			e.burst = max(e.burst, m.span(m.share(c.cost)))
 			if c.left > p.event && i < len(c.depths) {
-				e.prove(c.depths[i])
+				e.find(c.depths[i])
 			}
 		}
 	}

@@ -12,7 +12,8 @@ import (
 // fill, its whole content is found again: in the same process, and after a restart with what was learned,
 // whether the limit is told or not.
 //
-// Proved able to fail: never try; give a Doubtful burst back as it is; make an inferred burst a limit.
+// Proved able to fail: never try; give a Doubtful burst back as it is; make an inferred burst a limit; let find
+// only prove.
 func TestABurstLearnedTooSmallIsFoundAgain(t *testing.T) {
 	for name, limits := range map[string][]bucket.Limit{"told": {bucket.PerMinute(bucket.Requests, 600)}, "not told": nil} {
 		for _, restart := range []bool{false, true} {
@@ -33,6 +34,9 @@ func TestABurstLearnedTooSmallIsFoundAgain(t *testing.T) {
 				s.send(t, local, 100)
 				if took := time.Since(start) - time.Second; took > 5*time.Second || s.refused > before {
 					t.Errorf("limits %s, restart %v: 100 calls took %v, %d refused", name, restart, took, s.refused-before)
+				}
+				if b := local.Learned()[theKey].Limits[0].Burst; limits != nil && b > 0 && b < 50 {
+					t.Errorf("restart %v: learned a burst of %d", restart, b)
 				}
 			})
 		}

@@ -58,8 +58,8 @@ const (
 	// rest is twice as long, up to longestRest.
 	rested      = int64(time.Minute)
 	longestRest = int64(time.Hour)
-	// provenShare is the part by which what was served in vain must exceed what was known: less is refilled on
-	// the way.
+	// provenShare is the part by which what a try has found must exceed what was known: less is refilled on the
+	// way.
 	provenShare = 8
 )
 
@@ -111,6 +111,14 @@ func (e *estimate) sure() int64 {
 	return e.burst
 }
 
+// find notes that a call was served at that depth: if it was a try, so much is there.
+func (e *estimate) find(depth int64) {
+	e.prove(depth)
+	if e.tried > 0 && depth > e.tried+e.tried/provenShare {
+		e.tried, e.vain = min(depth, e.brim), 0
+	}
+}
+
 // tire ends the try, at a refusal: what was there before stands, and what was served beyond.
 func (e *estimate) tire(own int64) {
 	if e.tried == 0 {
@@ -119,9 +127,7 @@ func (e *estimate) tire(own int64) {
 	if e.base+own > e.tried {
 		e.vain++
 	}
-	if e.base > e.tried+e.tried/provenShare {
-		e.tried = e.base
-	}
+	e.find(e.base)
 	e.burst, e.tried, e.rest = min(e.tried, e.burst), 0, 0
 }
 
