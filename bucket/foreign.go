@@ -5,7 +5,7 @@ package bucket
 //   - Own: the call left beyond what the key's limits and reports allowed: overdue, on debt, or above a
 //     capacity.
 //   - Foreign: somebody else used the quota. The latest answers had less left than this key's calls
-//     explain; or, under Adaptive, what the server lets through or its window held falls short of the
+//     explain, by more than they are rounded; or, under Adaptive, what the server lets through or its window held falls short of the
 //     limit by more than a fifth, though this key kept below it.
 //   - Unknown: neither shows. A limit that holds less at once than it says is one reason.
 //
