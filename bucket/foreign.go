@@ -5,8 +5,8 @@ package bucket
 //   - Own: the call left beyond what the key's limits and reports allowed: overdue, on debt, or above a
 //     capacity.
 //   - Foreign: somebody else used the quota. The latest answers had less left than this key's calls
-//     explain, by more than they are rounded; or, under Adaptive, what the server lets through or its window held falls short of the
-//     limit by more than a fifth, though this key kept below it.
+//     explain, by more than they are rounded; or, under Adaptive, what the server lets through or its
+//     window held falls short of the limit by more than a fifth, though this key kept below it.
 //   - Unknown: neither shows. A limit that holds less at once than it says is one reason.
 //
 // Those of a crowd that was in flight together are laid to the same as its first.
@@ -91,7 +91,7 @@ func (m *meter) compare(now int64, c *call, s *Meter) {
 	}
 	left := was.left
 	if m.log == nil {
-		refill := mulDiv(now-was.at, amount, int64(m.limit.Per))
+		refill := mulDiv(max(now-was.at, 0), amount, int64(m.limit.Per))
 		m.told.at = max(was.at+mulDiv(refill, int64(m.limit.Per), amount), 1) // what is not whole yet counts the next time
 		left = satAdd(left, refill)
 		if s.Reset > 0 {

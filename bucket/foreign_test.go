@@ -128,3 +128,24 @@ func TestForeignUseIsCountedInSmallSteps(t *testing.T) {
 		}
 	})
 }
+
+// What rounding explains lays no refusal to others.
+//
+// Proved able to fail: let a unit be enough in others; let no amount be.
+func TestARoundedAnswerBlamesNobody(t *testing.T) {
+	for left, foreign := range map[int64]int64{49: 0, 48: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			local := newLocal(t, adaptive(bucket.PerMinute(bucket.Requests, 600)))
+			state := func(left int64) bucket.Meter {
+				return bucket.Meter{Unit: bucket.Requests, Limit: 600, Remaining: left, Per: time.Minute, Refills: true}
+			}
+			call(local, func() bucket.Meter { return state(50) })
+			g := taking(local, 1, 0)[0]
+			g.Report(state(left)) // one is of g itself, which is refused and was not charged
+			g.RefusedHinted(time.Second, time.Second)
+			if s, _ := local.Stats(theKey); s.Refusals.Foreign != foreign {
+				t.Errorf("%d left: refusals %+v, want %d foreign", left, s.Refusals, foreign)
+			}
+		})
+	}
+}
