@@ -164,7 +164,7 @@ func nextOnGrid(at, period, from int64) int64 {
 
 // Where nobody says how long to wait, a window shows itself by a drought: nothing is served for longer than
 // any bucket takes to refill a call, and then all of a sudden something is. It is not stated: the limits, which
-// a stated window's start fills again, stay as they are.
+// a stated window's start fills again, stay as they are, but for those that refusals alone have taught.
 
 // drain notes that c was refused, and whether that told how long to wait.
 func (p *pacer) drain(c *call, told bool) {

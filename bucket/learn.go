@@ -31,6 +31,14 @@ type point struct {
 	left, full int64
 }
 
+// headroom is that of a limit of this source. What was inferred is what was served, and needs no room above.
+func (a *account) headroom(s Source) int64 {
+	if s == Inferred {
+		return headroomSteps
+	}
+	return a.local.headroom
+}
+
 // inferred reports whether refusals alone have taught the limit.
 func (m *meter) inferred() bool { return m.learnt != nil && m.learnt.source == Inferred }
 
@@ -98,7 +106,7 @@ func (a *account) learn(now int64, c *call, told *Meter) *meter {
 		return nil
 	}
 	l, t := guess(&s)
-	m := newMeter(l, a.local.headroom)
+	m := newMeter(l, a.headroom(t.source))
 	m.learnt = t
 	m.anchor(now, &s)
 	return a.grow(now, n, m)
@@ -249,11 +257,11 @@ func (t *learnt) line(l Limit, s *Meter) Limit {
 
 // become gives a meter another limit; what was charged carries over where the shape is the same.
 func (a *account) become(now int64, m *meter, l Limit) {
-	headroom := a.local.headroom
-	if m.inferred() {
-		headroom = headroomSteps // it is what was served, and needs no room above
+	source := Configured
+	if m.learnt != nil {
+		source = m.learnt.source
 	}
-	to := newMeter(l, headroom)
+	to := newMeter(l, a.headroom(source))
 	for i := range a.meters {
 		o := &a.meters[i]
 		if o != m && o.shadows != m.slot+1 {

@@ -82,7 +82,7 @@ func (a *account) deduce(now int64, l Limit, holds int64) {
 	if l.Amount = min(l.Amount, maxCost); holds > l.Amount {
 		l.Burst = min(holds, maxCost)
 	}
-	m := newMeter(l, headroomSteps) // it is what was served, and needs no room above
+	m := newMeter(l, a.headroom(Inferred))
 	m.learnt = &learnt{source: Inferred, refills: true, holds: holds}
 	m.catchUp(now)
 	m.cell.level = 0

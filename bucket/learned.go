@@ -205,11 +205,7 @@ func (a *account) restore(now int64, k Learned) {
 		if configured || l.Source == Configured || a.slots >= maxLimits {
 			continue
 		}
-		headroom := a.local.headroom
-		if l.Source == Inferred {
-			headroom = headroomSteps
-		}
-		m := newMeter(Limit{Unit: l.Unit, Amount: l.Amount, Per: l.Per, Shape: l.Shape, Burst: l.stated()}, headroom)
+		m := newMeter(Limit{Unit: l.Unit, Amount: l.Amount, Per: l.Per, Shape: l.Shape, Burst: l.stated()}, a.headroom(l.Source))
 		m.learnt = &learnt{source: l.Source, refills: l.Shape == TokenBucket}
 		if m.log != nil && !l.End.IsZero() {
 			m.learnt.edge = cycled(a.local.instant(l.End), m.log.per, now)
